@@ -29,7 +29,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const WEIGHTS: [u32; 4] = [100, 200, 400, 800];
 const NAMES: [&str; 4] = ["web", "db", "batch", "backup"];
 
-fn main() -> anyhow::Result<()> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let dir = PathBuf::from(arguments.next().unwrap_or_else(|| "/tmp/fake".into()));
     let count: u64 = arguments.next().map_or(Ok(8), |count| count.parse())?;

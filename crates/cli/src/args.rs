@@ -7,23 +7,10 @@ use justitia_args::lab::LabArgs;
 use justitia_args::probe::ProbeArgs;
 use justitia_args::web::WebArgs;
 
-use crate::commands::color::ColorArgs;
-use crate::commands::doctor::DoctorArgs;
-use crate::commands::explain::ExplainArgs;
-use crate::commands::gate::GateArgs;
-use crate::commands::plan::PlanArgs;
-use crate::commands::record::RecordArgs;
-use crate::commands::replay::ReplayArgs;
-use crate::commands::reserve::ReserveArgs;
-use crate::commands::restore::RestoreArgs;
-use crate::commands::run::RunArgs;
-use crate::commands::status::StatusArgs;
-use crate::commands::top::TopArgs;
-use crate::commands::trial::TryArgs;
-use crate::commands::vm::VmArgs;
-use crate::commands::warm::WarmArgs;
-use crate::commands::weight::WeightArgs;
-use crate::commands::worth::WorthArgs;
+use crate::commands::{
+    color, doctor, explain, gate, plan, record, replay, reserve, restore, run, status, top, trial,
+    vm, warm, weight, worth,
+};
 
 /// Gives each container or VM its share of buffered I/O, by one number: its weight.
 #[derive(Debug, Parser)]
@@ -51,43 +38,43 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the agent: observe, decide, apply, until it is told to stop
-    Run(RunArgs),
+    Run(run::RunArgs),
     /// Observe for a minute: who gets what against the weights, and what an agent would do
-    Try(TryArgs),
+    Try(trial::TryArgs),
     /// Show what the running agent sees and does
-    Status(StatusArgs),
+    Status(status::StatusArgs),
     /// Watch the groups live: shares, page cache, stalls, decisions
-    Top(TopArgs),
+    Top(top::TopArgs),
     /// Show what would be written now, and why
-    Plan(PlanArgs),
+    Plan(plan::PlanArgs),
     /// Explain one group: its weight, what that earns it, its knobs
-    Explain(ExplainArgs),
+    Explain(explain::ExplainArgs),
     /// Show what page cache is worth to each group: hit ratios with more and with less
-    Worth(WorthArgs),
+    Worth(worth::WorthArgs),
     /// List, show, set or unset weights
-    Weight(WeightArgs),
+    Weight(weight::WeightArgs),
     /// List, show, declare or clear colors: whether a group is satisfied
-    Color(ColorArgs),
+    Color(color::ColorArgs),
     /// Measure an application and declare its color: green, yellow, red
     Probe(Box<ProbeArgs>),
     /// Serve the live page and the metrics of an agent that was started without them
     Web(WebArgs),
     /// Find what will hurt when memory gets scarce: limits, protections, dirty pages, weights
-    Doctor(DoctorArgs),
+    Doctor(doctor::DoctorArgs),
     /// Reserve free memory for a group that is about to start
-    Reserve(ReserveArgs),
+    Reserve(reserve::ReserveArgs),
     /// Read files into the page cache, within what their group is entitled to
-    Warm(WarmArgs),
+    Warm(warm::WarmArgs),
     /// Show the host's page cache of virtual machines' disks, and keep only what guests request again
-    Vm(Box<VmArgs>),
+    Vm(Box<vm::VmArgs>),
     /// The optional kernel module's gate, in which writers wait by weight
-    Gate(GateArgs),
+    Gate(gate::GateArgs),
     /// Record what the agent sees and decides, step by step, into a file
-    Record(RecordArgs),
+    Record(record::RecordArgs),
     /// Run the policy over a record, as it was or with other decisions
-    Replay(ReplayArgs),
+    Replay(replay::ReplayArgs),
     /// Restore the knobs that a killed agent left behind
-    Restore(RestoreArgs),
+    Restore(restore::RestoreArgs),
     /// Run the papers' experiments on stock kernels in virtual machines
     #[command(after_help = "Examples:
   justitia lab list

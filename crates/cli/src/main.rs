@@ -2,7 +2,6 @@
 
 mod args;
 mod commands;
-mod errors;
 mod output;
 mod settings;
 mod sibling;
@@ -12,6 +11,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use args::{Cli, Command};
+use justitia_report::say;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -44,6 +44,6 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => errors::report(&error),
+        Err(error) => say::error(&error),
     }
 }

@@ -4,12 +4,13 @@
 //! breaks and terminal controls in such names.
 
 use std::fmt;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::ops::Deref;
 
-use anyhow::Result;
+use justitia_agent::{Error, Result};
 use justitia_policy::color::Color;
 use justitia_policy::units::Bytes;
+use justitia_report::say;
 use justitia_report::status::Problem;
 use justitia_report::text::{printable, printable_json};
 use serde::Serialize;
@@ -89,12 +90,7 @@ impl Page {
 
     /// As [`Page::print`]; `false`: the reader has closed the pipe.
     pub(crate) fn flush(&self) -> Result<bool> {
-        let mut stdout = io::stdout().lock();
-        let written = stdout.write_all(self.text.as_bytes());
-        match written.and_then(|()| stdout.flush()) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-            written => Ok(written.map(|()| true)?),
-        }
+        say::print(&self.text).map_err(unexpected)
     }
 }
 
@@ -120,24 +116,22 @@ pub(crate) fn print_line(line: fmt::Arguments<'_>) -> Result<()> {
 
 /// Prints a record as JSON, indented.
 pub(crate) fn print_json(record: &impl Serialize) -> Result<()> {
-    json(&serde_json::to_string_pretty(record)?).print()
+    json(serde_json::to_string_pretty(record))?.print()
 }
 
 /// Prints a record as one line of JSON; `false`: the reader has closed the pipe.
 pub(crate) fn print_json_line(record: &impl Serialize) -> Result<bool> {
-    json(&serde_json::to_string(record)?).flush()
+    json(serde_json::to_string(record))?.flush()
 }
 
-fn json(text: &str) -> Page {
-    let mut text = printable_json(text).into_owned();
-    text.push('\n');
-    Page::own(text)
+fn json(text: serde_json::Result<String>) -> Result<Page> {
+    let text = text.map_err(unexpected)?;
+    Ok(Page::own(format!("{}\n", printable_json(&text))))
 }
 
-/// Prints to stderr in one write, so that lines of other processes do not interleave. Errors are ignored:
-/// whoever closed stderr does not want the text.
-pub(crate) fn complain(page: &Page) {
-    let _ = io::stderr().lock().write_all(page.text.as_bytes());
+/// An error that is not the user's.
+pub(crate) fn unexpected(error: impl fmt::Display) -> Error {
+    Error::failed(error, "report this with the command line")
 }
 
 /// Shows the progress of a long run on a terminal, over its previous line; `None` ends the line.
@@ -150,7 +144,7 @@ pub(crate) fn progress(line: Option<fmt::Arguments<'_>>) {
         }
         None => page.push_str("\n"),
     }
-    complain(&page);
+    say::complain(&page);
 }
 
 /// Properties of the output.

@@ -8,7 +8,6 @@ use justitia_agent::config::{parse_interval, parse_mode, parse_objective, GLOB_R
 use justitia_agent::{Error, Result, Settings};
 use justitia_discover::Glob;
 use justitia_policy::config::{Mode, Objective};
-use justitia_report::Exit;
 
 /// The files of the configuration and of the agent's state.
 #[derive(Debug, Clone, Default, Args)]
@@ -65,8 +64,7 @@ pub(crate) fn with_policy(config: &ConfigArgs, policy: &PolicyArgs) -> Result<Se
         settings.policy.objective = parse_objective(objective)?;
     }
     if let Some(interval) = &policy.interval {
-        settings.interval =
-            parse_interval(interval).map_err(|(cause, remedy)| Error::usage(cause, remedy))?;
+        settings.interval = parse_interval(interval)?;
     }
     for (globs, set) in [
         (&policy.manage, &mut settings.manage),
@@ -97,14 +95,4 @@ impl PolicyArgs {
             || self.objective.is_some()
             || self.interval.is_some()
     }
-}
-
-/// Converts a cgroup error, with the exit code for its kind.
-#[allow(clippy::needless_pass_by_value, reason = "map_err passes it on")]
-pub(crate) fn cgroup_error(error: justitia_cgroup::Error) -> Error {
-    let exit = match error {
-        justitia_cgroup::Error::Denied { .. } => Exit::Environment,
-        _ => Exit::Failed,
-    };
-    Error::new(exit, &error, error.remedy())
 }

@@ -9,18 +9,17 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Result;
-use justitia_agent::Error;
+use justitia_agent::{Error, Result};
 
 /// Replaces this process by the program of this name, with the arguments after the command.
 pub(crate) fn hand_over(name: &str) -> Result<()> {
     let program = find(name)?;
     let error = Command::new(&program).args(env::args_os().skip(2)).exec();
-    Err(Error::io("run", &program, &error).into())
+    Err(Error::io("run", &program, &error))
 }
 
 /// Path of the program of this name.
-pub(crate) fn find(name: &str) -> Result<PathBuf, Error> {
+pub(crate) fn find(name: &str) -> Result<PathBuf> {
     let own = env::current_exe().map_err(|error| {
         Error::failed(
             format!("cannot find this program's own path: {error}"),

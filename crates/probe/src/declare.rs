@@ -116,7 +116,7 @@ mod tests {
         let fs = fs.clone();
         XattrSink::new(Box::new(move || {
             fs.open("/db")
-                .map_err(|error| Error::new(Exit::Failed, &error, error.remedy()))
+                .map_err(|error| Error::failed(&error, error.remedy()))
         }))
         .unwrap()
     }

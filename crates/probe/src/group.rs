@@ -3,18 +3,15 @@
 use std::sync::Arc;
 
 use justitia_agent::{run, Settings};
-use justitia_cgroup::{CgroupFs as _, Fs, Group, MountError, OwnGroup, RealFs};
+use justitia_cgroup::{CgroupFs as _, Fs, Group, OwnGroup, RealFs};
 use justitia_discover::{RuntimeDirs, Scanner};
 use justitia_policy::config::Mode;
 use justitia_probe::{Error, Exit};
 
 /// The cgroup this process is in.
 pub(super) fn own() -> Result<Group, Error> {
-    let own = OwnGroup::find().map_err(|error| mount_error(&error))?;
-    open(
-        &RealFs::on_directory(&own.mount).map_err(|error| cgroup_error(&error))?,
-        &own.path,
-    )
+    let own = OwnGroup::find()?;
+    open(&RealFs::on_directory(&own.mount)?, &own.path)
 }
 
 /// A managed group by its name or path, or any group by its path below the mount. `/` is the container's own
@@ -23,12 +20,9 @@ pub(super) fn named(name: &str, settings: &Settings) -> Result<Group, Error> {
     if let Some(group) = managed(name, settings) {
         return Ok(group);
     }
-    let mount = OwnGroup::find().map(|own| own.mount);
-    let mount = mount.map_err(|error| mount_error(&error))?;
-    let fs = RealFs::on_directory(&mount).map_err(|error| cgroup_error(&error))?;
+    let fs = RealFs::on_directory(&OwnGroup::find()?.mount)?;
     open(&fs, &format!("/{}", name.trim_matches('/'))).map_err(|error| match error.exit {
-        Exit::Failed => Error::new(
-            Exit::Failed,
+        Exit::Failed => Error::failed(
             format!("there is no cgroup {name}"),
             "name a path below the cgroup2 mount; justitia weight lists the managed ones",
         ),
@@ -46,25 +40,12 @@ fn managed(name: &str, settings: &Settings) -> Option<Group> {
 }
 
 fn open(fs: &RealFs, path: &str) -> Result<Group, Error> {
-    let group = fs.open(path).map_err(|error| cgroup_error(&error))?;
+    let group = fs.open(path)?;
     if fs.is_hierarchy_root(path) {
-        return Err(Error::new(
-            Exit::Environment,
+        return Err(Error::environment(
             "the root cgroup belongs to nobody, so it has no color",
             "run the probe in the container, or name its cgroup with --group; --dry-run only prints",
         ));
     }
     Ok(group)
-}
-
-fn mount_error(error: &MountError) -> Error {
-    Error::new(Exit::Environment, error.cause(), error.remedy())
-}
-
-fn cgroup_error(error: &justitia_cgroup::Error) -> Error {
-    let exit = match error {
-        justitia_cgroup::Error::Denied { .. } => Exit::Environment,
-        _ => Exit::Failed,
-    };
-    Error::new(exit, error, error.remedy())
 }

@@ -20,7 +20,7 @@ use justitia_agent::Settings;
 use justitia_args::probe::{CommonArgs, ProbeArgs};
 use justitia_probe::declare::value;
 use justitia_probe::stats::Stats;
-use justitia_probe::{once, Config, Error, Event, Exit, Happening, Sink, XattrSink};
+use justitia_probe::{once, Config, Error, Event, Happening, Sink, XattrSink};
 use justitia_report::say;
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -51,18 +51,14 @@ fn main() -> ExitCode {
     };
     match run(&cli.probe) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            say::two_lines(&error.cause, &error.remedy);
-            ExitCode::from(error.exit.code())
-        }
+        Err(error) => say::error(&error),
     }
 }
 
 /// Probes until a signal.
 fn run(args: &ProbeArgs) -> Result<(), Error> {
     let common = kinds::common(&args.kind);
-    let interval =
-        parse_interval(&common.interval).map_err(|(cause, remedy)| Error::usage(cause, remedy))?;
+    let interval = parse_interval(&common.interval)?;
     let chosen = kinds::choose(&args.kind)?;
     if let Some(unchecked) = chosen.unchecked {
         say::warn(format_args!(
@@ -77,13 +73,8 @@ fn run(args: &ProbeArgs) -> Result<(), Error> {
         timeout: chosen.timeout,
     };
     let (sender, receiver) = channel();
-    stop_on_signals(sender.clone()).map_err(|error| {
-        Error::new(
-            Exit::Failed,
-            format!("cannot handle signals: {error}"),
-            "report this",
-        )
-    })?;
+    stop_on_signals(sender.clone())
+        .map_err(|error| Error::failed(format!("cannot handle signals: {error}"), "report this"))?;
     let done = if common.once {
         once(&config, (sender, &receiver)).map(|verdict| {
             let line = if common.json {

@@ -15,7 +15,7 @@ use crate::measure::Measurement;
 use crate::objective::Objective;
 use crate::sampler::{Event, Open, Sampler};
 use crate::words::time;
-use justitia_report::error::{Error, Exit};
+use justitia_report::error::Error;
 
 use justitia_policy::color::Color;
 
@@ -258,11 +258,10 @@ pub fn once(config: &Config, events: (Sender<Event>, &Receiver<Event>)) -> Resul
         match receiver.recv_timeout(config.timeout) {
             Ok(Event::Answer { worker, result }) => {
                 sampler.answered(worker);
-                result.map_err(|trouble| Error::new(Exit::Failed, trouble.cause, trouble.remedy))
+                result.map_err(|trouble| Error::failed(trouble.cause, trouble.remedy))
             }
-            Ok(Event::Stop) => Err(Error::new(Exit::Failed, "interrupted", "run it again")),
-            Err(_) => Err(Error::new(
-                Exit::Failed,
+            Ok(Event::Stop) => Err(Error::failed("interrupted", "run it again")),
+            Err(_) => Err(Error::failed(
                 format!("no answer within {}", time(config.timeout.as_secs_f64())),
                 "check whether the server hangs, or allow more with --timeout",
             )),

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use justitia_report::error::{Error, Exit};
+use justitia_report::error::Error;
 
 /// A password. `{:?}` does not show it.
 #[derive(Clone, PartialEq, Eq)]
@@ -19,8 +19,7 @@ impl fmt::Debug for Secret {
 /// Reads a password from the first line of a file.
 pub fn of_file(path: &Path) -> Result<Secret, Error> {
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Error::new(
-            Exit::Failed,
+        Error::failed(
             format!("cannot read the password in {}: {error}", path.display()),
             "check the path and that this user may read it",
         )

@@ -4,6 +4,7 @@ use super::*;
 use clap::CommandFactory as _;
 use justitia_args::probe::Kind;
 use justitia_policy::color::Color;
+use justitia_probe::Exit;
 
 fn parse(line: &str) -> Result<ProbeArgs, clap::Error> {
     let words = std::iter::once("probe").chain(line.split_whitespace());

@@ -69,6 +69,29 @@ impl Error {
     }
 }
 
+/// A wrong argument or setting, as cause and remedy.
+impl From<(String, String)> for Error {
+    fn from((cause, remedy): (String, String)) -> Error {
+        Error::usage(cause, remedy)
+    }
+}
+
+impl From<justitia_cgroup::Error> for Error {
+    fn from(error: justitia_cgroup::Error) -> Error {
+        let exit = match error {
+            justitia_cgroup::Error::Denied { .. } => Exit::Environment,
+            _ => Exit::Failed,
+        };
+        Error::new(exit, &error, error.remedy())
+    }
+}
+
+impl From<justitia_cgroup::MountError> for Error {
+    fn from(error: justitia_cgroup::MountError) -> Error {
+        Error::environment(error.cause(), error.remedy())
+    }
+}
+
 /// The system's error message without Rust's "(os error N)".
 pub fn plain(error: &io::Error) -> String {
     let text = error.to_string();

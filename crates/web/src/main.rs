@@ -44,10 +44,7 @@ fn main() -> ExitCode {
     };
     match run(&cli.web) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            say::two_lines(&error.cause, &error.remedy);
-            ExitCode::from(error.exit.code())
-        }
+        Err(error) => say::error(&error),
     }
 }
 

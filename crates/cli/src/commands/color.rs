@@ -7,12 +7,11 @@
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
 use clap::Args;
 use justitia_agent::config::{parse_color, parse_time};
 use justitia_agent::socket::color::LONGEST_TIME_TO_LIVE;
 use justitia_agent::socket::{ask, clear_color, declare_color, is_listening};
-use justitia_agent::{run, Error, Settings};
+use justitia_agent::{run, Error, Result, Settings};
 use justitia_cgroup::parse::color::{declaration, reason, LONGEST};
 use justitia_cgroup::{xattr, Attribute, Buffer, Fs, Group};
 use justitia_policy::color::{ColorSource, Declared, Standing};
@@ -122,7 +121,7 @@ fn list(report: &Report, json: bool) -> Result<()> {
         return output::print_json(&records);
     }
     if report.groups.is_empty() {
-        return Err(run::no_group("").into());
+        return Err(run::no_group(""));
     }
     table(report).render(Screen::stdout()).print()
 }
@@ -197,16 +196,14 @@ fn without_agent(
     if args.time.is_some() {
         let cause = format!("no agent listens at {}", settings.socket().display());
         let remedy = "leave out --for: without an agent the color is stored as an xattr";
-        return Err(Error::failed(cause, remedy).into());
+        return Err(Error::failed(cause, remedy));
     }
     let fs = run::open_host(Mode::Observe)?;
     let group = open(&fs, name)?;
     if let Some(color) = color {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let value = value(color, now.unwrap_or_default().as_secs(), &args.reason);
-        group
-            .set_xattr(xattr::COLOR, &value)
-            .map_err(settings::cgroup_error)?;
+        group.set_xattr(xattr::COLOR, &value)?;
         let what = format!("declares {color} to the next agent: none listens now");
         return said(args, group.path(), &what);
     }
@@ -226,11 +223,9 @@ fn without_agent(
 }
 
 /// The attribute of a group, in words.
-fn read(group: &Group) -> Result<String, Error> {
+fn read(group: &Group) -> Result<String> {
     let mut buffer = Buffer::new();
-    let found = group
-        .read_xattr(xattr::COLOR, &mut buffer)
-        .map_err(settings::cgroup_error)?;
+    let found = group.read_xattr(xattr::COLOR, &mut buffer)?;
     Ok(match (found, declaration(buffer.bytes())) {
         (Attribute::Unset, _) => "declares no color".into(),
         (Attribute::Longer, _) => "declares a color that is too long".into(),
@@ -241,10 +236,8 @@ fn read(group: &Group) -> Result<String, Error> {
     })
 }
 
-fn remove(group: &Group) -> Result<(), Error> {
-    group
-        .remove_xattr(xattr::COLOR)
-        .map_err(settings::cgroup_error)
+fn remove(group: &Group) -> Result<()> {
+    Ok(group.remove_xattr(xattr::COLOR)?)
 }
 
 fn said(args: &ColorArgs, path: &str, what: &str) -> Result<()> {
@@ -262,7 +255,7 @@ fn value(color: Color, now_unix_s: u64, text: &str) -> String {
     value
 }
 
-fn open(fs: &Fs, name: &str) -> Result<Group, Error> {
+fn open(fs: &Fs, name: &str) -> Result<Group> {
     let path = format!("/{}", name.trim_matches('/'));
     let group = (path != "/").then(|| fs.open(&path));
     match group {
@@ -274,9 +267,9 @@ fn open(fs: &Fs, name: &str) -> Result<Group, Error> {
     }
 }
 
-fn time_to_live(text: &str) -> Result<Duration, Error> {
-    parse_time("--for", text, 0.1..=LONGEST_TIME_TO_LIVE.as_secs_f64())
-        .map_err(|(cause, remedy)| Error::usage(cause, remedy))
+fn time_to_live(text: &str) -> Result<Duration> {
+    let range = 0.1..=LONGEST_TIME_TO_LIVE.as_secs_f64();
+    Ok(parse_time("--for", text, range)?)
 }
 
 #[cfg(test)]

@@ -9,11 +9,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
 use clap::Args;
 use justitia_agent::config::GLOB_REMEDY;
 use justitia_agent::socket::ask;
-use justitia_agent::{Error, Settings};
+use justitia_agent::{Error, Result, Settings};
 use justitia_cgroup::survey::{HostFacts, Known, RealHost, Unread};
 use justitia_cgroup::{Fs, RealFs};
 use justitia_discover::{Owners, RuntimeDirs};
@@ -69,7 +68,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
 }
 
 /// Gathers the facts of this host with two reads `window` apart, or one read if `window` is zero.
-pub(super) fn survey(settings: &Settings, window: Duration) -> Result<Facts, Error> {
+pub(super) fn survey(settings: &Settings, window: Duration) -> Result<Facts> {
     let owners = Owners::new(&settings.discover(), RuntimeDirs::host())
         .map_err(|error| Error::usage(error, GLOB_REMEDY))?;
     Ok(gather(Look {
@@ -104,7 +103,7 @@ fn managed(settings: &Settings) -> HashSet<String> {
 }
 
 /// The path of the group with this path, or of the only group whose path ends with it.
-fn find<'a>(facts: &'a Facts, name: &str) -> Result<&'a str, Error> {
+fn find<'a>(facts: &'a Facts, name: &str) -> Result<&'a str> {
     if let Err(unread) = &facts.tree {
         let remedy = "without GROUP, justitia doctor checks the host itself";
         return Err(Error::environment(unread, remedy));
@@ -134,16 +133,14 @@ fn verdict(report: &Report) -> Result<()> {
             output::number(report.findings_total, "finding"),
             "follow the remedy of each, or silence an intended finding in [doctor] of the \
              configuration",
-        )
-        .into()),
+        )),
         Verdict::CouldNotTell => Err(Error::environment(
             format!(
                 "nothing found, but {} could not tell",
                 output::number(report.could_not_tell_total, "check")
             ),
             "run it as root on the host, for at least one second; the output lists what is missing",
-        )
-        .into()),
+        )),
         Verdict::Silenced | Verdict::Fine => Ok(()),
     }
 }

@@ -1,8 +1,8 @@
 //! `justitia explain GROUP`: shows one group's weight, its entitlement by that weight, and its knobs.
 
-use anyhow::Result;
 use clap::Args;
 use justitia_agent::socket::ask;
+use justitia_agent::Result;
 use justitia_report::status::{
     source_words, DeviceStatus, GroupStatus, PlannedWrite, Report, VerdictStatus,
 };

@@ -6,10 +6,9 @@
 
 use std::path::Path;
 
-use anyhow::Result;
 use clap::{Args, Subcommand};
 use justitia_agent::socket::{ask, gate, is_listening};
-use justitia_agent::Error;
+use justitia_agent::{Error, Result};
 use justitia_cgroup::gate::GateError;
 use justitia_report::status::{GateDeviceStatus, GateMemberStatus, GateStatus, Reading, Report};
 use serde::Serialize;

@@ -4,9 +4,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use anyhow::Result;
 use clap_complete::Shell;
-use justitia_agent::Error;
+use justitia_agent::{Error, Result};
 
 use crate::args;
 use crate::output::{self, Page};
@@ -27,7 +26,7 @@ pub(crate) fn completions(shell: Shell) -> Result<()> {
         "justitia",
         &mut text as &mut dyn io::Write,
     );
-    Page::own(String::from_utf8(text)?).print()
+    Page::own(String::from_utf8(text).map_err(output::unexpected)?).print()
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! `justitia plan`: shows the writes of a step and their reasons.
 
-use anyhow::Result;
 use clap::Args;
 use justitia_agent::run;
 use justitia_agent::socket::ask;
+use justitia_agent::Result;
 use justitia_policy::config::Mode;
 use justitia_report::status::{PlannedWrite, Problem, Report};
 use serde::Serialize;

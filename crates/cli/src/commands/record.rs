@@ -12,10 +12,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::Result;
 use clap::Args;
 use justitia_agent::socket::{ticks, Step};
-use justitia_agent::{run, Error, Log, Settings};
+use justitia_agent::{run, Error, Log, Result, Settings};
 use justitia_policy::units::Bytes;
 use justitia_record::{Existing, Kind, Remembered, Session, Source, Tick, Writer, KEYFRAME_EVERY};
 use justitia_report::status;
@@ -96,7 +95,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<()> {
         if recorder.ticks == 0 {
             recorder.writer.abandon();
         }
-        return Err(error.into());
+        return Err(error);
     }
     let summary = recorder.summary(&args.file);
     recorder.writer.finish().map_err(failure)?;
@@ -116,8 +115,9 @@ pub(crate) fn failure(error: justitia_record::Error) -> Error {
 pub(crate) fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))?;
-        flag::register(signal, Arc::clone(&stop))?;
+        flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
+            .and_then(|_| flag::register(signal, Arc::clone(&stop)))
+            .map_err(output::unexpected)?;
     }
     Ok(stop)
 }
@@ -162,7 +162,7 @@ impl Recorder {
         mut agent: ticks::Ticks,
         settings: &Settings,
         stop: &AtomicBool,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         loop {
             let (version, interval) = (agent.version().to_owned(), agent.interval());
             self.session(Source::Agent, Some(version), interval)?;
@@ -194,7 +194,7 @@ impl Recorder {
     }
 
     /// Records its own observations.
-    fn observe(&mut self, settings: &Settings, stop: &AtomicBool) -> Result<(), Error> {
+    fn observe(&mut self, settings: &Settings, stop: &AtomicBool) -> Result<()> {
         let mut begun = false;
         run::watch(settings, &Log::stderr(false), stop, |tick, step| {
             if !std::mem::replace(&mut begun, true) {
@@ -207,12 +207,7 @@ impl Recorder {
         })
     }
 
-    fn session(
-        &mut self,
-        source: Source,
-        agent: Option<String>,
-        interval: Duration,
-    ) -> Result<(), Error> {
+    fn session(&mut self, source: Source, agent: Option<String>, interval: Duration) -> Result<()> {
         let kernel = rustix::system::uname();
         let session = Session {
             written_by: env!("CARGO_PKG_VERSION").to_owned(),
@@ -227,7 +222,7 @@ impl Recorder {
     }
 
     /// Records a tick. Returns whether to go on.
-    fn tick(&mut self, tick: &Tick) -> Result<bool, Error> {
+    fn tick(&mut self, tick: &Tick) -> Result<bool> {
         self.writer.tick(tick).map_err(failure)?;
         self.ticks += 1;
         self.missed += tick.missed;

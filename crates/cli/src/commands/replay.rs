@@ -9,12 +9,11 @@ mod weights;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
 use clap::builder::PossibleValuesParser;
 use clap::Args;
 use export::Export;
 use justitia_agent::config::{parse_mode, parse_objective};
-use justitia_agent::{Error, Settings};
+use justitia_agent::{Error, Result, Settings};
 use justitia_policy::config::{Mode, Objective};
 use justitia_record::{Item, Note, Options, Reader, Replayer, Session, Step, Summary};
 use weights::Weights;
@@ -134,7 +133,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<()> {
         Ok(true)
     })?;
     let Some((config, recorded)) = last else {
-        return Err(nothing_there(&args.file, args.from.or(args.to)).into());
+        return Err(nothing_there(&args.file, args.from.or(args.to)));
     };
     weights.check_used()?;
     more.check_used()?;
@@ -144,7 +143,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<()> {
         return output::print_json(&render::summary_json(&record, &config, &recorded, &summary));
     }
     let text = if args.csv {
-        Page::own(export::groups_csv(&summary))
+        Page::own(export::groups_csv(&summary)?)
     } else {
         render::summary(&record, &config, &recorded, &summary, Screen::stdout())
     };
@@ -191,7 +190,7 @@ fn step_at(file: &Path, at_s: f64, options: Options<'_>, record: &mut Record) ->
         found = Some(step);
         Ok(false)
     })?;
-    found.ok_or_else(|| nothing_there(file, Some(at_s)).into())
+    found.ok_or_else(|| nothing_there(file, Some(at_s)))
 }
 
 fn nothing_there(file: &Path, wanted: Option<f64>) -> Error {

@@ -5,11 +5,10 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
 use clap::Args;
 use justitia_agent::config::{parse_size, parse_time};
 use justitia_agent::socket::reserve::{reserve, Reserved, LONGEST, SHORTEST};
-use justitia_agent::Error;
+use justitia_agent::{Error, Result};
 use justitia_policy::units::Bytes;
 use serde::Serialize;
 
@@ -82,12 +81,11 @@ pub(crate) fn run(args: &ReserveArgs) -> Result<()> {
 }
 
 /// Size and time from the arguments, checked before the agent is contacted.
-fn asked(args: &ReserveArgs) -> justitia_agent::Result<(Bytes, Duration)> {
-    let usage = |(cause, remedy): (String, String)| Error::usage(cause, remedy);
+fn asked(args: &ReserveArgs) -> Result<(Bytes, Duration)> {
     let range = SHORTEST.as_secs_f64()..=LONGEST.as_secs_f64();
-    let time = parse_time("--for", &args.time, range).map_err(usage)?;
+    let time = parse_time("--for", &args.time, range)?;
     let bytes = match &args.size {
-        Some(text) if !args.clear => parse_size("SIZE", text).map_err(usage)?.page_aligned(),
+        Some(text) if !args.clear => parse_size("SIZE", text)?.page_aligned(),
         _ => return Ok((Bytes::ZERO, time)),
     };
     if bytes == Bytes::ZERO {

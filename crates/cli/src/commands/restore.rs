@@ -2,10 +2,9 @@
 
 use std::process::{Command, Stdio};
 
-use anyhow::Result;
 use clap::Args;
 use justitia_agent::run::{is_handed_over, restore_host};
-use justitia_agent::{Error, Settings};
+use justitia_agent::{Error, Result, Settings};
 use serde::Serialize;
 
 use crate::output::{self, Page};
@@ -56,7 +55,7 @@ pub(crate) fn run(args: &RestoreArgs) -> Result<()> {
     let found = restore_host(&settings)?;
     let nothing = found.is_none();
     if let (true, Some(refused)) = (nothing, refused) {
-        return Err(refused.into());
+        return Err(refused);
     }
     let restored = found.unwrap_or_default();
     let failure = restored.problems.first().cloned();
@@ -80,7 +79,7 @@ pub(crate) fn run(args: &RestoreArgs) -> Result<()> {
     }
     match failure {
         None => Ok(()),
-        Some(problem) => Err(Error::failed(problem.cause, problem.remedy).into()),
+        Some(problem) => Err(Error::failed(problem.cause, problem.remedy)),
     }
 }
 

@@ -4,11 +4,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
 
-use anyhow::Result;
 use clap::builder::PossibleValuesParser;
 use clap::Args;
 use justitia_agent::config::{parse_observer, OBSERVERS};
-use justitia_agent::{run, Error, Log};
+use justitia_agent::{run, Error, Log, Result};
 use justitia_report::feed::parse_listen;
 
 use crate::settings::{self, ConfigArgs, PolicyArgs};
@@ -72,8 +71,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
         settings.hand_over = args.hand_over.is_some();
         settings.in_turn = args.hand_over == Some(HandOver::InTurn);
         if let Some(listen) = &args.listen {
-            settings.listen =
-                parse_listen(listen).map_err(|(cause, remedy)| Error::usage(cause, remedy))?;
+            settings.listen = parse_listen(listen)?;
         }
         if let Some(observer) = &args.observer {
             settings.observer = parse_observer(observer)?;
@@ -87,7 +85,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     }
     let done = run::run(settings, args.wait, &log, stream, read);
     drop(page);
-    Ok(done?)
+    done
 }
 
 /// The web process of an agent that runs without a service manager. The process becomes nobody, and its only

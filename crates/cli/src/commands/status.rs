@@ -2,16 +2,16 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
 use clap::Args;
 use justitia_agent::socket::ask;
-use justitia_agent::Error;
+use justitia_agent::{Error, Result};
 use justitia_policy::color::ColorSource;
 use justitia_policy::plan::Knob;
 use justitia_report::describe;
 use justitia_report::status::{
     source_words, DeviceStatus, GroupStatus, GuardStatus, Report, VerdictStatus,
 };
+use justitia_report::text::word;
 
 use crate::output::{self, Column, Page, Screen, Table};
 use crate::settings::{self, ConfigArgs};
@@ -97,7 +97,7 @@ fn render(report: &Report, now_unix_s: u64, screen: Screen) -> Page {
         report.version,
         word(&report.mode),
         word(&report.objective),
-        age(now_unix_s.saturating_sub(report.since_unix_s)),
+        super::top::age(now_unix_s.saturating_sub(report.since_unix_s)),
         report.ticks_total,
         report.interval_s,
         report.tick_us as f64 / 1000.0,
@@ -208,7 +208,7 @@ fn color_text(verdict: &VerdictStatus) -> String {
 }
 
 /// The group of this name. The error lists the names.
-pub(crate) fn find<'a>(report: &'a Report, name: &str) -> Result<&'a GroupStatus, Error> {
+pub(crate) fn find<'a>(report: &'a Report, name: &str) -> Result<&'a GroupStatus> {
     report.find(name).ok_or_else(|| {
         let paths: Vec<&str> = report
             .groups
@@ -240,23 +240,6 @@ pub(crate) fn device_words(
         let words = format!("{prior} (disk {})", device.name());
         (knob.knob.file_name(), knob.now.as_str(), words)
     })
-}
-
-/// The word of an enum's value in JSON.
-pub(crate) fn word(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value)
-        .unwrap_or_default()
-        .trim_matches('"')
-        .to_owned()
-}
-
-fn age(seconds: u64) -> String {
-    match seconds {
-        0..=119 => format!("{seconds} s"),
-        120..=7199 => format!("{} min", seconds / 60),
-        7200..=172_799 => format!("{} h", seconds / 3600),
-        _ => format!("{} d", seconds / 86400),
-    }
 }
 
 #[cfg(test)]

@@ -26,16 +26,16 @@ use std::io::{self, IsTerminal as _};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use app::App;
 use clap::Args;
+pub(crate) use format::age;
 use justitia_agent::config::parse_interval;
 use justitia_agent::socket::ask;
-use justitia_agent::Error;
+use justitia_agent::{Error, Result};
+use justitia_report::say;
 use justitia_report::status::Report;
 use theme::Theme;
 
-use crate::errors;
 use crate::output::{self, Page, Screen};
 use crate::settings::{self, ConfigArgs};
 
@@ -70,8 +70,7 @@ const PLAIN_COLUMNS: usize = 120;
 
 /// Shows the screen, or prints one frame, or JSON lines.
 pub(crate) fn run(args: &TopArgs) -> Result<()> {
-    let interval =
-        parse_interval(&args.interval).map_err(|(cause, remedy)| Error::usage(cause, remedy))?;
+    let interval = parse_interval(&args.interval)?;
     if !args.once && !args.json {
         check_terminal(
             io::stdout().is_terminal(),
@@ -96,7 +95,7 @@ fn frame(report: Report, width: Option<usize>) -> Page {
 }
 
 /// Refuses if stdout is not a terminal that can move its cursor.
-fn check_terminal(is_terminal: bool, term: Option<&str>) -> Result<(), Error> {
+fn check_terminal(is_terminal: bool, term: Option<&str>) -> Result<()> {
     let cause = match term {
         _ if !is_terminal => "standard output is not a terminal",
         Some("dumb") => "this terminal (TERM=dumb) cannot move its cursor",
@@ -107,13 +106,9 @@ fn check_terminal(is_terminal: bool, term: Option<&str>) -> Result<(), Error> {
 
 /// Prints one report per line, until the reader closes the pipe. While the agent is away it prints nothing,
 /// except the reason once on stderr.
-fn stream(
-    first: Report,
-    interval: Duration,
-    ask: impl Fn() -> Result<Report, Error>,
-) -> Result<()> {
+fn stream(first: Report, interval: Duration, ask: impl Fn() -> Result<Report>) -> Result<()> {
     let mut next = Instant::now();
-    let mut answer: Result<Report, Error> = Ok(first);
+    let mut answer: Result<Report> = Ok(first);
     let mut away = false;
     loop {
         match answer {
@@ -125,7 +120,7 @@ fn stream(
             }
             Err(error) if !away => {
                 away = true;
-                let _ = errors::report(&error.into());
+                say::error(&error);
             }
             Err(_) => {}
         }

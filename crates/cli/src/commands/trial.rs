@@ -13,10 +13,9 @@ use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
-use anyhow::Result;
 use clap::Args;
 use justitia_agent::socket::ask;
-use justitia_agent::{run, Error, Log, Settings};
+use justitia_agent::{run, Error, Log, Result, Settings};
 use justitia_doctor::{examine, Verdict};
 use justitia_policy::config::{FeedbackConfig, Mode};
 use justitia_policy::plan::{Knob, Value};
@@ -182,7 +181,10 @@ pub(crate) fn run(args: &TryArgs) -> Result<()> {
     }
     if !trial.knows_bandwidth() {
         let cause = "the bandwidth of no group is known";
-        return Err(Error::environment(cause, "run it as root: sudo justitia try").into());
+        return Err(Error::environment(
+            cause,
+            "run it as root: sudo justitia try",
+        ));
     }
     Ok(())
 }

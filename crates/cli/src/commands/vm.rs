@@ -11,13 +11,13 @@ use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use justitia_agent::config::parse_interval;
-use justitia_agent::Error;
+use justitia_agent::{Error, Result};
 use justitia_cgroup::Processes;
 use justitia_policy::units::Weight;
+use justitia_report::say;
 use justitia_vm::control::{self, Control};
 use justitia_vm::policy::Replacement;
 use justitia_vm::report::Report;
@@ -130,7 +130,7 @@ fn socket(config: &ConfigArgs) -> Result<PathBuf> {
 }
 
 fn interval_of(text: &str) -> Result<Duration> {
-    Ok(parse_interval(text).map_err(|(cause, remedy)| Error::usage(cause, remedy))?)
+    Ok(parse_interval(text)?)
 }
 
 /// The policy of a name that clap has validated.
@@ -172,7 +172,7 @@ fn keep(args: &VmRunArgs) -> Result<()> {
     let weights = args.weight.iter().map(|text| weight(text));
     let settings = Settings {
         replacement: named(&args.policy),
-        weights: weights.collect::<justitia_agent::Result<_>>()?,
+        weights: weights.collect::<Result<_>>()?,
         only_look: false,
     };
     let stop = stop_on_signals()?;
@@ -197,7 +197,7 @@ fn keep(args: &VmRunArgs) -> Result<()> {
         if let Some(complaint) = image_cache.complaint() {
             let mut page = Page::new();
             writeln!(page, "justitia vm: {complaint}");
-            output::complain(&page);
+            say::complain(&page);
         }
         control.post(image_cache.report());
         match stop.recv_timeout(interval.saturating_sub(began.elapsed())) {
@@ -211,7 +211,7 @@ fn keep(args: &VmRunArgs) -> Result<()> {
 /// at once.
 fn stop_on_signals() -> Result<Receiver<()>> {
     let (tell, stop) = channel();
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(output::unexpected)?;
     thread::spawn(move || {
         let mut told = false;
         for _ in signals.forever() {
@@ -225,7 +225,7 @@ fn stop_on_signals() -> Result<Receiver<()>> {
     Ok(stop)
 }
 
-fn weight(text: &str) -> justitia_agent::Result<(String, Weight)> {
+fn weight(text: &str) -> Result<(String, Weight)> {
     let wrong = |why: &str| {
         Error::usage(
             format!("--weight {text}: {why}"),
@@ -251,8 +251,7 @@ fn switch(policy: Option<&str>, config: &ConfigArgs) -> Result<()> {
         return Err(Error::environment(
             format!("no justitia vm run listens at {}", path.display()),
             "start it: justitia vm run; or name its --state-dir",
-        )
-        .into());
+        ));
     };
     let name = report.policy.map_or("none", Replacement::name);
     output::print_line(format_args!("{name}"))

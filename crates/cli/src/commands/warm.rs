@@ -16,10 +16,9 @@ use std::io::{ErrorKind, IsTerminal as _, Read as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use clap::Args;
 use justitia_agent::socket::{ask, is_listening};
-use justitia_agent::Error;
+use justitia_agent::{Error, Result};
 use justitia_cgroup::{Buffer, CgroupFs as _, Group, OwnGroup, RealFs, Want};
 use justitia_policy::units::{Bytes, Limit};
 use justitia_report::status::{GroupStatus, Report};
@@ -90,12 +89,10 @@ pub(crate) fn run(args: &WarmArgs) -> Result<()> {
                 socket.display()
             ),
             "start it: systemctl start justitia, or justitia run; or name its --state-dir",
-        )
-        .into());
+        ));
     }
     let report = ask(&socket)?;
-    let own =
-        OwnGroup::find().map_err(|error| Error::environment(error.cause(), error.remedy()))?;
+    let own = OwnGroup::find()?;
     let name = args.group.as_deref().unwrap_or(&own.path);
     let status = payer(&report, name, args.group.is_some())?;
     let entitled = entitled(&report, status).ok_or_else(|| {
@@ -107,10 +104,10 @@ pub(crate) fn run(args: &WarmArgs) -> Result<()> {
             "try again in a second",
         )
     })?;
-    let fs = RealFs::on_directory(&own.mount).map_err(|error| cgroup(&error))?;
-    let group = fs.open(&status.path).map_err(|error| cgroup(&error))?;
+    let fs = RealFs::on_directory(&own.mount)?;
+    let group = fs.open(&status.path)?;
     if args.group.is_some() {
-        fs.join(&status.path).map_err(|error| cannot_join(&error))?;
+        fs.join(&status.path).map_err(cannot_join)?;
     }
     let warmed = warm(&found, &group, entitled)?;
     if args.json {
@@ -129,15 +126,10 @@ pub(crate) fn run(args: &WarmArgs) -> Result<()> {
             warmed.group,
         ),
         "warm fewer files, give the group more weight, or raise its memory.max",
-    )
-    .into())
+    ))
 }
 
-fn payer<'a>(
-    report: &'a Report,
-    name: &str,
-    named: bool,
-) -> justitia_agent::Result<&'a GroupStatus> {
+fn payer<'a>(report: &'a Report, name: &str, named: bool) -> Result<&'a GroupStatus> {
     if named {
         return status::find(report, name);
     }
@@ -182,7 +174,7 @@ fn held(group: &Group, buffer: &mut Buffer) -> Option<Bytes> {
 }
 
 /// Reads file after file until the group holds as much page cache as it may.
-fn warm(found: &[files::Found], group: &Group, entitled: Bytes) -> justitia_agent::Result<Warmed> {
+fn warm(found: &[files::Found], group: &Group, entitled: Bytes) -> Result<Warmed> {
     let mut buffer = Buffer::new();
     let most = below_limits(group, &mut buffer).map_or(entitled, |room| room.min(entitled));
     let before = held(group, &mut buffer);
@@ -273,20 +265,13 @@ impl Progress {
     }
 }
 
-fn cgroup(error: &justitia_cgroup::Error) -> Error {
-    match error {
-        justitia_cgroup::Error::Denied { .. } => Error::environment(error, error.remedy()),
-        _ => Error::failed(error, error.remedy()),
-    }
-}
-
-fn cannot_join(error: &justitia_cgroup::Error) -> Error {
+fn cannot_join(error: justitia_cgroup::Error) -> Error {
     match error {
         justitia_cgroup::Error::Busy { path, .. } => Error::failed(
             format!("{path} has groups below it, so no process can be in it"),
             "name one of those with --group",
         ),
-        other => cgroup(other),
+        other => other.into(),
     }
 }
 

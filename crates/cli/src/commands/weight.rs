@@ -4,10 +4,9 @@
 //! delegated the directory, it is set as `security.justitia.weight`, which the directory's owner cannot set.
 //! A running agent finds it at its next scan, and without an agent it stays for the next one.
 
-use anyhow::Result;
 use clap::Args;
 use justitia_agent::config::WEIGHT_REMEDY;
-use justitia_agent::{run, Error};
+use justitia_agent::{run, Error, Result};
 use justitia_cgroup::{xattr, Fs, Group};
 use justitia_discover::{Kind, RuntimeDirs, Scanner};
 use justitia_policy::config::Mode;
@@ -80,7 +79,7 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
     let mut scanner = Scanner::new(fs.clone(), settings.discover(), RuntimeDirs::host())
         .map_err(|error| Error::usage(error, justitia_agent::config::GLOB_REMEDY))?;
     scanner.set_priors(run::priors(&settings)?);
-    scanner.rescan().map_err(settings::cgroup_error)?;
+    scanner.rescan()?;
     let Some(name) = &args.group else {
         return list(&scanner, args.json);
     };
@@ -93,16 +92,14 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
         } else {
             xattr::WEIGHT_OF_DELEGATED
         };
-        group
-            .set_xattr(name, &weight.to_string())
-            .map_err(settings::cgroup_error)?;
+        group.set_xattr(name, &weight.to_string())?;
     } else if args.unset {
         for name in [xattr::WEIGHT, xattr::WEIGHT_OF_DELEGATED] {
-            group.remove_xattr(name).map_err(settings::cgroup_error)?;
+            group.remove_xattr(name)?;
         }
     }
     if new.is_some() || args.unset {
-        scanner.rescan().map_err(settings::cgroup_error)?;
+        scanner.rescan()?;
     }
     let record = record(&scanner, &group)?;
     if args.json {
@@ -139,7 +136,7 @@ fn list(scanner: &Scanner, json: bool) -> Result<()> {
         return output::print_json(&records);
     }
     if records.is_empty() {
-        return Err(run::no_group("").into());
+        return Err(run::no_group(""));
     }
     let mut table = Table::new(&COLUMNS);
     for (record, group) in records.into_iter().zip(groups) {
@@ -154,7 +151,7 @@ fn list(scanner: &Scanner, json: bool) -> Result<()> {
 }
 
 /// Finds a group by the name of a managed one, or else by its path below the mount.
-fn find(fs: &Fs, scanner: &Scanner, name: &str) -> Result<Group, Error> {
+fn find(fs: &Fs, scanner: &Scanner, name: &str) -> Result<Group> {
     if let Some(found) = scanner.find(name) {
         return Ok(found.group.clone());
     }
@@ -170,7 +167,7 @@ fn find(fs: &Fs, scanner: &Scanner, name: &str) -> Result<Group, Error> {
     ))
 }
 
-fn record(scanner: &Scanner, group: &Group) -> Result<WeightRecord, Error> {
+fn record(scanner: &Scanner, group: &Group) -> Result<WeightRecord> {
     if let Some(found) = scanner.groups().iter().find(|found| found.id == group.id()) {
         return Ok(WeightRecord {
             path: found.path.clone(),
@@ -180,7 +177,7 @@ fn record(scanner: &Scanner, group: &Group) -> Result<WeightRecord, Error> {
             kind: Some(found.kind),
         });
     }
-    let set = group.xattr(xattr::WEIGHT).map_err(settings::cgroup_error)?;
+    let set = group.xattr(xattr::WEIGHT)?;
     let set = set.and_then(|text| parse_weight(&text).ok());
     Ok(WeightRecord {
         path: group.path().to_owned(),
@@ -195,7 +192,7 @@ fn record(scanner: &Scanner, group: &Group) -> Result<WeightRecord, Error> {
     })
 }
 
-fn parse_weight(text: &str) -> Result<Weight, Error> {
+fn parse_weight(text: &str) -> Result<Weight> {
     let weight = text
         .trim()
         .parse()

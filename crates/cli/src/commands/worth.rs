@@ -1,9 +1,9 @@
 //! `justitia worth`: shows the worth of page cache to each group as a table, or the miss-ratio curve of one
 //! group.
 
-use anyhow::Result;
 use clap::Args;
 use justitia_agent::socket::ask;
+use justitia_agent::Result;
 use justitia_report::status::{GroupStatus, Report, WorthStatus, MORE};
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::targets::Target;
+use justitia_report::Exit;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -33,7 +34,7 @@ impl Sink for Ear {
     fn declare(&mut self, value: &str) -> Result<(), Error> {
         let mut heard = self.0.lock().unwrap();
         if heard.refuse {
-            return Err(Error::new(Exit::Environment, "no right", "be root"));
+            return Err(Error::environment("no right", "be root"));
         }
         heard.values.push(value.to_owned());
         Ok(())

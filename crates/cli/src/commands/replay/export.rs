@@ -5,12 +5,13 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
-use justitia_agent::Error;
+use justitia_agent::{Error, Result};
 use justitia_policy::plan::Plan;
 use justitia_policy::{Config, Snapshot};
 use justitia_record::{Step, Summary};
 use serde::Serialize;
+
+use crate::output::unexpected;
 
 const COLUMNS: &str = "at_s,at_unix_ms,group,id,weight,recorded_weight,bytes_per_s,\
 transferable_bytes_per_s,stalled,hit_ratio,file_bytes,contending,color,of_ideal,gain,\
@@ -46,7 +47,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    fn new(path: &str) -> Result<Output, Error> {
+    fn new(path: &str) -> Result<Output> {
         let path = PathBuf::from(path);
         let made = OpenOptions::new().write(true).create_new(true).open(&path);
         let file = made.map_err(|error| match error.kind() {
@@ -62,12 +63,12 @@ impl Output {
         })
     }
 
-    fn put(&mut self, text: &str) -> Result<(), Error> {
+    fn put(&mut self, text: &str) -> Result<()> {
         let written = self.file.write_all(text.as_bytes());
         written.map_err(|error| Error::io("write", &self.path, &error))
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
+    fn flush(&mut self) -> Result<()> {
         let flushed = self.file.flush();
         flushed.map_err(|error| Error::io("write", &self.path, &error))
     }
@@ -75,7 +76,7 @@ impl Output {
 
 impl Export {
     /// Parses the two values of `--export`; no values mean no export.
-    pub(super) fn new(arguments: &[String]) -> Result<Export, Error> {
+    pub(super) fn new(arguments: &[String]) -> Result<Export> {
         let [format, path] = arguments else {
             return Ok(Export::Nowhere);
         };
@@ -117,14 +118,14 @@ impl Export {
                 let between = if *steps == 0 { "[\n" } else { ",\n" };
                 *steps += 1;
                 output.put(between)?;
-                output.put(&serde_json::to_string(&record)?)?;
+                output.put(&serde_json::to_string(&record).map_err(unexpected)?)?;
             }
         }
         Ok(())
     }
 
     /// Writes the end of the file.
-    pub(super) fn finish(self) -> Result<(), Error> {
+    pub(super) fn finish(self) -> Result<()> {
         match self {
             Export::Nowhere => Ok(()),
             Export::Csv(mut output) => output.flush(),
@@ -178,38 +179,29 @@ fn rows(step: &Step) -> String {
     text
 }
 
-/// The table of groups as CSV.
-pub(super) fn groups_csv(summary: &Summary) -> String {
-    let mut text = "group,id,weight,recorded_weight,bytes_per_s,share,ideal_share,\
-threshold_bytes,recorded_threshold_bytes,entitlement_bytes,recorded_entitlement_bytes,\
-hit_ratio,recorded_hit_ratio,fetched_bytes_per_s,recorded_fetched_bytes_per_s,gain,recorded_gain,writes,recorded_writes\n"
-        .to_owned();
+/// The table of groups as CSV: the fields of their JSON.
+pub(super) fn groups_csv(summary: &Summary) -> Result<String> {
+    const FIELDS: &str = "id,weight,recorded_weight,bytes_per_s,share,ideal_share,threshold_bytes,\
+recorded_threshold_bytes,entitlement_bytes,recorded_entitlement_bytes,hit_ratio,recorded_hit_ratio,\
+fetched_bytes_per_s,recorded_fetched_bytes_per_s,gain,recorded_gain,writes,recorded_writes";
+    let mut text = format!("group,{FIELDS}\n");
     for group in &summary.groups {
-        let _ = writeln!(
-            text,
-            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
-            quoted(&group.path),
-            group.id,
-            cell(group.weight),
-            cell(group.recorded_weight),
-            cell(group.bytes_per_s),
-            cell(group.share),
-            cell(group.ideal_share),
-            cell(group.threshold_bytes),
-            cell(group.recorded_threshold_bytes),
-            cell(group.entitlement_bytes),
-            cell(group.recorded_entitlement_bytes),
-            cell(group.hit_ratio),
-            cell(group.recorded_hit_ratio),
-            cell(group.fetched_bytes_per_s),
-            cell(group.recorded_fetched_bytes_per_s),
-            cell(group.gain),
-            cell(group.recorded_gain),
-            group.writes,
-            group.recorded_writes,
-        );
+        let json = serde_json::to_value(group).map_err(unexpected)?;
+        text.push_str(&quoted(&group.path));
+        for field in FIELDS.split(',') {
+            let value = &json[field];
+            // A whole number of a fraction has no decimal point.
+            let number = value.as_f64().filter(|_| value.is_f64());
+            let word = || value.to_string().replace("null", "");
+            let _ = write!(
+                text,
+                ",{}",
+                number.map_or_else(word, |number| number.to_string())
+            );
+        }
+        text.push('\n');
     }
-    text
+    Ok(text)
 }
 
 /// An unknown value is an empty cell.
@@ -240,7 +232,14 @@ mod tests {
     fn a_head_has_as_many_columns_as_a_row() {
         let columns = COLUMNS.trim().split(',').count();
         assert_eq!(columns, 22);
-        assert_eq!(groups_csv(&Summary::new(0)).trim().split(',').count(), 19);
+        assert_eq!(
+            groups_csv(&Summary::new(0))
+                .unwrap()
+                .trim()
+                .split(',')
+                .count(),
+            19
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@ use justitia_policy::snapshot::GroupId;
 use justitia_policy::units::Bytes;
 use justitia_policy::Config;
 use justitia_record::{path_of, Difference, GroupSummary, Session, Source, Step, Summary};
+use justitia_report::text::word;
 use serde_json::json;
 
 use super::Record;
@@ -362,12 +363,8 @@ fn origin(session: &Session) -> String {
 }
 
 fn words(config: &Config) -> String {
-    let word = |value: serde_json::Value| value.as_str().unwrap_or("?").to_owned();
-    format!(
-        "mode {}, objective {}",
-        word(json!(config.mode)),
-        word(json!(config.objective))
-    )
+    let (mode, objective) = (word(&config.mode), word(&config.objective));
+    format!("mode {mode}, objective {objective}")
 }
 
 /// The value of a write; a dash without one.

@@ -10,9 +10,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use justitia_agent::socket::ask;
-use justitia_agent::Error;
+use justitia_agent::{Error, Result};
 use justitia_report::error::plain;
 use justitia_report::status::Report;
 use ratatui::crossterm::event::{self, Event};
@@ -27,7 +26,7 @@ use super::{following, view};
 /// An event for the loop.
 enum Message {
     Input(Event),
-    Answer(Box<Result<Report, Error>>),
+    Answer(Box<Result<Report>>),
     Stop,
 }
 
@@ -44,7 +43,7 @@ impl Drop for Voice {
 struct Terminal(DefaultTerminal);
 
 impl Terminal {
-    fn open() -> Result<Terminal, Error> {
+    fn open() -> Result<Terminal> {
         ratatui::try_init().map(Terminal).map_err(|error| {
             // The terminal may be partly set up.
             let _ = ratatui::try_restore();
@@ -84,7 +83,7 @@ pub(crate) fn run(mut app: App, socket: PathBuf, interval: Duration) -> Result<(
     start("ask", move || ask_on(&voice, &socket, interval))?;
     let ended = serve(&mut terminal, &mut app, &receiver);
     drop(terminal);
-    ended.map_err(|error| unusable(&error).into())
+    ended.map_err(|error| unusable(&error))
 }
 
 fn serve(terminal: &mut Terminal, app: &mut App, receiver: &Receiver<Message>) -> io::Result<()> {
@@ -145,7 +144,7 @@ fn ask_on(voice: &Voice, socket: &std::path::Path, interval: Duration) {
     }
 }
 
-fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
     let thread = thread::Builder::new().name(name.to_owned());
     thread.spawn(work).map(|_| ()).map_err(|error| {
         let cause = format!("cannot start a thread: {}", plain(&error));

@@ -4,7 +4,7 @@
 //! important first.
 
 use justitia_report::status::{GateStatus, Report};
-use justitia_report::text::printable;
+use justitia_report::text::{printable, word};
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::Frame;
@@ -15,7 +15,6 @@ use super::rows;
 use super::theme::{faint, letter, selected, strong, Theme};
 use super::values::Row;
 use super::{detail, format, help};
-use crate::commands::status::word;
 use crate::output::Page;
 
 /// From this many lines on, the screen has room for the table and a pane.

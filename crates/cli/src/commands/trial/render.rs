@@ -3,9 +3,9 @@
 use justitia_policy::config::Mode;
 use justitia_policy::units::Bytes;
 use justitia_report::status::source_words;
+use justitia_report::text::word;
 
 use super::{Trial, Tried};
-use crate::commands::status::word;
 use crate::output::{self, number, Column, Page, Screen, Table};
 
 /// Groups in the table, so that table and sentences fit one screen.
