@@ -2,6 +2,7 @@
 //! agree.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -255,3 +256,85 @@ fn a_report_without_verdicts_or_problems_is_described_too() {
     };
     assert_eq!(get(&report), None);
 }
+
+/// The page `docs/metrics.md`.
+fn markdown() -> String {
+    let mut text = String::from(HEAD);
+    for (metric, help) in metrics() {
+        let label = metric.get.label().unwrap_or_default();
+        let (name, kind) = (metric.name, metric.kind.word());
+        let suffix = metric.kind.suffix();
+        let _ = writeln!(text, "| `{name}{suffix}` | {kind} | {label} | {help} |");
+    }
+    text.push_str(REPORT_HEAD);
+    for field in fields() {
+        if let Some(json) = field.json {
+            let (unit, help) = (field.unit, field.help);
+            let _ = writeln!(text, "| `{json}` | {unit} | {help} |");
+        }
+    }
+    text
+}
+
+const HEAD: &str = "\
+# Metrics and fields
+
+Made from the description in `crates/report/src/fields`; a test holds this page to it.
+
+`justitia-web` serves metrics at `http://127.0.0.1:9619/metrics` (the key `listen` of the configuration, or
+`justitia run --listen ADDR`; `off` for none), as OpenMetrics 1.0 to a client that accepts it, else in
+Prometheus's text format 0.0.4. A scrape job:
+
+```yaml
+scrape_configs:
+  - job_name: justitia
+    static_configs:
+      - targets: [\"127.0.0.1:9619\"]
+```
+
+A value that is not known has no sample; it is never zero. Rates and ratios are those of the last step.
+Counters of a group are its subtree's, without what other managed groups below it count; stalls and refaults
+are the whole subtree's.
+
+Every metric of a group has these labels, where they are known:
+
+| label | what it is |
+|---|---|
+| `group` | the cgroup's path, as `justitia explain` takes it |
+| `kind` | `container`, `pod`, `service`, `vm` or `group` |
+| `name` | what its owner calls it: the container's, machine's or service's name, `namespace/pod`, `namespace/pod/container` |
+| `namespace`, `pod`, `container` | of Kubernetes |
+
+A container that is started again may have another cgroup, so another `group`. Its names stay: sum without
+`group`. The second line is the hit ratio over five minutes.
+
+```
+sum without (group) (increase(justitia_group_read_bytes_total[1h]))
+1 - (rate(justitia_group_missed_pages_total[5m]) + rate(justitia_group_readahead_pages_total[5m]))
+  / rate(justitia_group_asked_pages_total[5m])
+```
+
+In a cluster, the scrape needs `honor_labels: true`, or these labels are called `exported_pod` and so on.
+
+`packaging/grafana/justitia.json` is a dashboard for Grafana 10 and later. It shows one host at a time. A group
+has the same color in all panels. Its name labels it, or the first digits of its ID. The picture shows
+the panels as Grafana's own components (`@grafana/ui` 11.6) draw them, with Prometheus data of an agent in a
+virtual machine. The dashboard was not opened in a Grafana server.
+
+![The dashboard's panels](grafana.png)
+
+## Metrics
+
+| metric | type | label | what it is |
+|---|---|---|---|
+";
+
+const REPORT_HEAD: &str = "
+## Fields of the report
+
+As `justitia status --json` prints it and `/api/status` serves it; `justitia status --fields` prints
+this table. A value that is not known is `null` or absent.
+
+| field | unit | what it is |
+|---|---|---|
+";
