@@ -30,7 +30,7 @@ mod summary;
 mod writer;
 
 pub use encode::Encoder;
-pub use error::{Error, Kind, Result};
+pub use error::{Error, Result};
 pub use model::{Remembered, Session, Source, Tick};
 pub use reader::{Item, Note, Reader};
 pub use replay::{path_of, Difference, Options, Replayer, Step};

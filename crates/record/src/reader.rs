@@ -11,7 +11,7 @@ use std::path::Path;
 use serde::Deserialize as _;
 
 use crate::encode::Entry;
-use crate::error::{Error, Result};
+use crate::error::{self, Result};
 use crate::frame::{format_of, Frames, Piece, PREAMBLE};
 use crate::model::{Session, Tick};
 use crate::FORMAT;
@@ -78,7 +78,7 @@ pub struct Reader<R> {
 impl Reader<File> {
     pub fn open(path: &Path) -> Result<Reader<File>> {
         let name = path.display().to_string();
-        let file = File::open(path).map_err(|error| Error::io("open", &name, &error))?;
+        let file = File::open(path).map_err(|error| error::io("open", &name, &error))?;
         Reader::new(file, &name)
     }
 }
@@ -102,7 +102,7 @@ impl<R: Read> Reader<R> {
 
     fn advance(&mut self) -> Result<Option<Item>> {
         let piece = self.frames.next();
-        let piece = piece.map_err(|error| Error::io("read", &self.name, &error))?;
+        let piece = piece.map_err(|error| error::io("read", &self.name, &error))?;
         Ok(match piece {
             None => None,
             Some(Piece::Damaged { offset, bytes }) => {
@@ -119,7 +119,7 @@ impl<R: Read> Reader<R> {
         let mut deserializer = rmp_serde::Deserializer::from_read_ref(contents);
         deserializer.set_max_depth(DEEPEST);
         let entry: Entry = Entry::deserialize(&mut deserializer).map_err(|error| {
-            Error::newer(&self.name, &error.to_string(), offset, &self.written_by)
+            error::newer(&self.name, &error.to_string(), offset, &self.written_by)
         })?;
         Ok(match entry {
             Entry::Session(session) => {
@@ -151,17 +151,17 @@ pub(crate) fn check_preamble(input: &mut impl Read, name: &str) -> Result<()> {
     let read = input.take(PREAMBLE as u64).read_to_end(&mut start);
     match read {
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
-            return Err(Error::not_a_record(name));
+            return Err(error::not_a_record(name));
         }
-        Err(error) => return Err(Error::io("read", name, &error)),
-        Ok(0) => return Err(Error::empty(name)),
+        Err(error) => return Err(error::io("read", name, &error)),
+        Ok(0) => return Err(error::empty(name)),
         Ok(_) => {}
     }
     match format_of(&start) {
         Some(FORMAT) if start.len() == PREAMBLE => Ok(()),
-        Some(format) if format > FORMAT => Err(Error::newer_format(name, format)),
-        Some(format) if (1..FORMAT).contains(&format) => Err(Error::older_format(name, format)),
-        _ => Err(Error::not_a_record(name)),
+        Some(format) if format > FORMAT => Err(error::newer_format(name, format)),
+        Some(format) if (1..FORMAT).contains(&format) => Err(error::older_format(name, format)),
+        _ => Err(error::not_a_record(name)),
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{flock, FlockOperation};
 
 use crate::encode::Encoder;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::frame::{Frames, Piece, PREAMBLE};
 use crate::model::{Session, Tick};
 use crate::reader::check_preamble;
@@ -58,18 +58,18 @@ impl Writer {
         let file = match new {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 if existing == Existing::Refuse {
-                    return Err(Error::exists(path));
+                    return Err(error::exists(path));
                 }
                 options
                     .open(path)
-                    .map_err(|error| Error::io("open", &name, &error))?
+                    .map_err(|error| error::io("open", &name, &error))?
             }
-            new => new.map_err(|error| Error::io("make", &name, &error))?,
+            new => new.map_err(|error| error::io("make", &name, &error))?,
         };
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Err(Error::in_use(path));
+            return Err(error::in_use(path));
         }
-        let syncer = Syncer::start(&file).map_err(|error| Error::io("sync", &name, &error))?;
+        let syncer = Syncer::start(&file).map_err(|error| error::io("sync", &name, &error))?;
         let mut writer = Writer {
             path: path.to_owned(),
             file,
@@ -183,7 +183,7 @@ impl Writer {
     }
 
     fn io(&self, doing: &str, error: &io::Error) -> Error {
-        Error::io(doing, &self.path.display().to_string(), error)
+        error::io(doing, &self.path.display().to_string(), error)
     }
 }
 

@@ -6,7 +6,8 @@ use std::fs;
 use std::path::Path;
 
 use justitia_policy::Config;
-use justitia_record::{Encoder, Existing, Item, Kind, Note, Reader, Session, Source, Tick, Writer};
+use justitia_record::{Encoder, Existing, Item, Note, Reader, Session, Source, Tick, Writer};
+use justitia_report::Exit;
 use proptest::prelude::*;
 use simulated::{frames, items, session, ticks, Run};
 
@@ -235,7 +236,7 @@ fn nothing_is_overwritten() {
     let path = dir.path().join("notes.txt");
     fs::write(&path, "precious, and longer than a preamble").unwrap();
     let refused = Writer::open(&path, Existing::Refuse).unwrap_err();
-    assert_eq!(refused.kind, Kind::Usage);
+    assert_eq!(refused.exit, Exit::Usage);
     let refused = Writer::open(&path, Existing::Append).unwrap_err();
     assert!(refused.cause.contains("is not a record"), "{refused}");
     assert!(fs::read_to_string(&path).unwrap().starts_with("precious"));

@@ -197,7 +197,7 @@ fn includes_of_the_kernel_module_stay_in_its_directory_and_form_no_circle() {
 #[test]
 fn data_flows_one_way_through_the_crates() {
     let order = [
-        "quantity", "policy", "record", "cgroup", "report", "args", "observe", "discover", "nri",
+        "quantity", "policy", "cgroup", "report", "record", "args", "observe", "discover", "nri",
         "vm", "doctor", "agent", "web", "probe", "cli",
     ];
     for (i, name) in order.iter().enumerate() {

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
 use justitia_agent::socket::{ticks, Step};
-use justitia_agent::{run, Error, Log, Result, Settings};
+use justitia_agent::{run, Log, Result, Settings};
 use justitia_policy::units::Bytes;
-use justitia_record::{Existing, Kind, Remembered, Session, Source, Tick, Writer, KEYFRAME_EVERY};
+use justitia_record::{Existing, Remembered, Session, Source, Tick, Writer, KEYFRAME_EVERY};
 use justitia_report::status;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<()> {
     } else {
         Some(ticks::follow(&settings.socket())?)
     };
-    let writer = Writer::open(&args.file, existing).map_err(failure)?;
+    let writer = Writer::open(&args.file, existing)?;
     let mut recorder = Recorder::new(writer, args);
     let done = match agent {
         Some(agent) => recorder.follow(agent, &settings, &stop),
@@ -98,17 +98,8 @@ pub(crate) fn run(args: &RecordArgs) -> Result<()> {
         return Err(error);
     }
     let summary = recorder.summary(&args.file);
-    recorder.writer.finish().map_err(failure)?;
+    recorder.writer.finish()?;
     summary.print()
-}
-
-/// Converts an error of a record.
-pub(crate) fn failure(error: justitia_record::Error) -> Error {
-    match error.kind {
-        Kind::Usage => Error::usage(error.cause, error.remedy),
-        Kind::Failed => Error::failed(error.cause, error.remedy),
-        Kind::Denied => Error::environment(error.cause, error.remedy),
-    }
 }
 
 /// Returns the flag that SIGINT or SIGTERM sets. A second signal ends the process at once.
@@ -218,12 +209,12 @@ impl Recorder {
             interval_s: interval.as_secs_f64(),
             source,
         };
-        self.writer.session(&session).map_err(failure)
+        self.writer.session(&session)
     }
 
     /// Records a tick. Returns whether to go on.
     fn tick(&mut self, tick: &Tick) -> Result<bool> {
-        self.writer.tick(tick).map_err(failure)?;
+        self.writer.tick(tick)?;
         self.ticks += 1;
         self.missed += tick.missed;
         self.groups += tick.snapshot.groups.len() as u64;

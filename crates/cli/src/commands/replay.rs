@@ -18,7 +18,6 @@ use justitia_policy::config::{Mode, Objective};
 use justitia_record::{Item, Note, Options, Reader, Replayer, Session, Step, Summary};
 use weights::Weights;
 
-use crate::commands::record::failure;
 use crate::output::{self, Page, Screen};
 
 /// Arguments of `justitia replay`.
@@ -158,9 +157,9 @@ fn walk(
     mut see: impl FnMut(Step) -> Result<bool>,
 ) -> Result<()> {
     let mut replayer = Replayer::new(options);
-    for item in Reader::open(file).map_err(failure)? {
+    for item in Reader::open(file)? {
         record.ended = Some(false);
-        match item.map_err(failure)? {
+        match item? {
             Item::Session(session) => {
                 replayer.session();
                 record.sessions.push(session);

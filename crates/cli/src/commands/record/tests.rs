@@ -147,10 +147,10 @@ fn failures_keep_their_kind() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("there.jrec");
     drop(Writer::open(&file, Existing::Refuse).unwrap());
-    let error = failure(Writer::open(&file, Existing::Refuse).unwrap_err());
+    let error = Writer::open(&file, Existing::Refuse).unwrap_err();
     assert_eq!(error.exit.code(), 2);
     assert!(error.cause.contains("exists already") && error.remedy.contains("--append"));
     let nowhere = dir.path().join("no/such/dir/x.jrec");
-    let error = failure(Writer::open(&nowhere, Existing::Refuse).unwrap_err());
+    let error = Writer::open(&nowhere, Existing::Refuse).unwrap_err();
     assert_eq!(error.exit.code(), 1);
 }
