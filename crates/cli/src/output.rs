@@ -190,26 +190,102 @@ impl Screen {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Column {
-    pub(crate) head: &'static str,
-    /// Aligned to the right, as numbers are.
-    pub(crate) right: bool,
-    /// On a narrow terminal, columns of the highest rank are left out first; columns of rank 0 never are.
-    pub(crate) rank: u8,
+/// A table with aligned columns that fits the screen, and a row for each `T`.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    rows: Vec<T>,
+    columns: Vec<Column>,
 }
 
-impl Column {
-    /// A column of words.
-    pub(crate) const fn left(head: &'static str, rank: u8) -> Column {
-        let right = false;
-        Column { head, right, rank }
+#[derive(Debug)]
+struct Column {
+    /// Aligned to the right, as numbers are.
+    right: bool,
+    /// On a narrow terminal, columns of the highest rank are left out first; columns of rank 0 never are.
+    rank: u8,
+    /// Its head, and its cell in each row.
+    cells: Vec<Cell>,
+}
+
+impl<T> Table<T> {
+    pub(crate) fn of(rows: impl IntoIterator<Item = T>) -> Table<T> {
+        Table {
+            rows: rows.into_iter().collect(),
+            columns: Vec::new(),
+        }
     }
 
-    /// A column of numbers.
-    pub(crate) const fn right(head: &'static str, rank: u8) -> Column {
-        let right = true;
-        Column { head, right, rank }
+    /// Adds a column of words.
+    pub(crate) fn left<C: Into<Cell>>(
+        mut self,
+        head: &str,
+        rank: u8,
+        cell: impl Fn(&T) -> C,
+    ) -> Table<T> {
+        let cells = self.rows.iter().map(|row| cell(row).into());
+        self.columns.push(Column {
+            right: false,
+            rank,
+            cells: std::iter::once(head.into()).chain(cells).collect(),
+        });
+        self
+    }
+
+    /// Adds a column of numbers.
+    pub(crate) fn right<C: Into<Cell>>(
+        self,
+        head: &str,
+        rank: u8,
+        cell: impl Fn(&T) -> C,
+    ) -> Table<T> {
+        let mut table = self.left(head, rank, cell);
+        if let Some(column) = table.columns.last_mut() {
+            column.right = true;
+        }
+        table
+    }
+
+    pub(crate) fn render(&self, screen: Screen) -> Page {
+        let shown = self.layout(screen);
+        let mut text = String::new();
+        for row in 0..=self.rows.len() {
+            let mut line = String::new();
+            for (column, width) in &shown {
+                push_cell(&mut line, &column.cells[row], *width, column.right, screen);
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        Page { text }
+    }
+
+    /// The columns that fit, with their widths.
+    fn layout(&self, screen: Screen) -> Vec<(&Column, usize)> {
+        let length = |cell: &Cell| cell.text.chars().count();
+        let width = |column: &Column| column.cells.iter().map(length).max();
+        let columns = self.columns.iter();
+        let mut shown: Vec<(&Column, usize)> = columns
+            .map(|column| (column, width(column).unwrap_or(0)))
+            .collect();
+        let total = |shown: &[(&Column, usize)]| {
+            let sum: usize = shown.iter().map(|(_, width)| width + 2).sum();
+            sum.saturating_sub(2)
+        };
+        let limit = screen.width.unwrap_or(usize::MAX);
+        while total(&shown) > limit {
+            let last = (0..shown.len()).max_by_key(|&at| (shown[at].0.rank, at));
+            match last.filter(|&at| shown[at].0.rank > 0) {
+                Some(at) => shown.remove(at),
+                None => break,
+            };
+        }
+        // If the table is still too wide, cut the first column from its front: the ends of paths distinguish
+        // groups.
+        let excess = total(&shown).saturating_sub(limit);
+        if let Some((_, first)) = shown.first_mut() {
+            *first = first.saturating_sub(excess).max(8.min(*first));
+        }
+        shown
     }
 }
 
@@ -233,83 +309,13 @@ impl From<String> for Cell {
     }
 }
 
-/// A table with aligned columns that fits the screen.
-#[derive(Debug)]
-pub(crate) struct Table {
-    columns: Vec<Column>,
-    rows: Vec<Vec<Cell>>,
-}
-
-impl Table {
-    pub(crate) fn new(columns: &[Column]) -> Table {
-        Table {
-            columns: columns.to_vec(),
-            rows: Vec::new(),
-        }
-    }
-
-    /// Adds a row, which must have one cell per column.
-    pub(crate) fn row<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
-        let cells: Vec<Cell> = cells.into_iter().map(Into::into).collect();
-        debug_assert_eq!(cells.len(), self.columns.len());
-        self.rows.push(cells);
-    }
-
-    pub(crate) fn render(&self, screen: Screen) -> Page {
-        let mut shown: Vec<usize> = (0..self.columns.len()).collect();
-        let mut widths: Vec<usize> = self
-            .columns
-            .iter()
-            .map(|column| column.head.len())
-            .collect();
-        for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.text.chars().count());
-            }
-        }
-        let total = |shown: &[usize], widths: &[usize]| {
-            shown
-                .iter()
-                .map(|&at| widths[at] + 2)
-                .sum::<usize>()
-                .saturating_sub(2)
-        };
-        if let Some(limit) = screen.width {
-            while total(&shown, &widths) > limit {
-                let last = shown
-                    .iter()
-                    .copied()
-                    .max_by_key(|&at| (self.columns[at].rank, at));
-                match last.filter(|&at| self.columns[at].rank > 0) {
-                    Some(at) => shown.retain(|&other| other != at),
-                    None => break,
-                }
-            }
-            // If the table is still too wide, cut the first column from its front: the ends of paths
-            // distinguish groups.
-            let excess = total(&shown, &widths).saturating_sub(limit);
-            if let Some(&first) = shown.first() {
-                widths[first] = widths[first]
-                    .saturating_sub(excess)
-                    .max(8.min(widths[first]));
-            }
-        }
-        let mut text = String::new();
-        let heads = self.columns.iter().map(|column| column.head.to_owned());
-        let heads = heads.map(Cell::from).collect();
-        for row in std::iter::once(&heads).chain(&self.rows) {
-            let mut line = String::new();
-            for &at in &shown {
-                push_cell(&mut line, &row[at], widths[at], self.columns[at], screen);
-            }
-            text.push_str(line.trim_end());
-            text.push('\n');
-        }
-        Page { text }
+impl From<&str> for Cell {
+    fn from(text: &str) -> Cell {
+        Cell::from(text.to_owned())
     }
 }
 
-fn push_cell(line: &mut String, cell: &Cell, width: usize, column: Column, screen: Screen) {
+fn push_cell(line: &mut String, cell: &Cell, width: usize, right: bool, screen: Screen) {
     let Cell { text, color } = cell;
     let length = text.chars().count();
     let cut: String = if length > width {
@@ -322,14 +328,12 @@ fn push_cell(line: &mut String, cell: &Cell, width: usize, column: Column, scree
     };
     let padding = " ".repeat(width.saturating_sub(length));
     let painted = color.map_or_else(|| cut.clone(), |color| screen.paint(color, &cut));
-    if column.right {
-        line.push_str(&padding);
-        line.push_str(&painted);
+    let (first, second) = if right {
+        (padding, painted)
     } else {
-        line.push_str(&painted);
-        line.push_str(&padding);
-    }
-    line.push_str("  ");
+        (painted, padding)
+    };
+    line.extend([&first, &second, "  "]);
 }
 
 /// Bytes, or a dash.
@@ -372,32 +376,21 @@ pub(crate) fn knob_value(value: &str, memory: bool) -> String {
 mod tests {
     use super::*;
 
-    const COLUMNS: [Column; 3] = [
-        Column::left("GROUP", 0),
-        Column::right("WEIGHT", 0),
-        Column::left("COLOR", 1),
-    ];
-
-    fn table() -> Table {
-        let mut table = Table::new(&COLUMNS);
-        let plain = |text: &str| (text.to_owned(), None);
-        table.row(vec![
-            plain("/app/a"),
-            plain("100"),
-            ("red".into(), Some(Color::Red)),
-        ]);
-        let path = "/app/with/a/long/path";
-        table.row(vec![
-            plain(path),
-            plain("10000"),
-            ("green".into(), Some(Color::Green)),
-        ]);
-        table
+    fn table(screen: Screen) -> Page {
+        let rows = [
+            ("/app/a", "100", Color::Red),
+            ("/app/with/a/long/path", "10000", Color::Green),
+        ];
+        Table::of(rows)
+            .left("GROUP", 0, |row| row.0)
+            .right("WEIGHT", 0, |row| row.1)
+            .left("COLOR", 1, |row| (row.2.to_string(), Some(row.2)))
+            .render(screen)
     }
 
     #[test]
     fn columns_are_aligned_and_nothing_trails() {
-        let text = table().render(Screen {
+        let text = table(Screen {
             width: None,
             colors: false,
         });
@@ -412,7 +405,7 @@ mod tests {
     #[test]
     fn a_narrow_terminal_loses_columns_first_and_then_the_fronts_of_paths() {
         for width in [36, 30, 20] {
-            let text = table().render(Screen {
+            let text = table(Screen {
                 width: Some(width),
                 colors: false,
             });
@@ -421,7 +414,7 @@ mod tests {
                 "{width}:\n{text}"
             );
         }
-        let text = table().render(Screen {
+        let text = table(Screen {
             width: Some(20),
             colors: false,
         });
@@ -431,7 +424,7 @@ mod tests {
 
     #[test]
     fn color_does_not_disturb_alignment() {
-        let text = table().render(Screen {
+        let text = table(Screen {
             width: None,
             colors: true,
         });
@@ -448,12 +441,12 @@ mod tests {
             cause: name.into(),
             remedy: name.into(),
         });
-        let mut table = Table::new(&COLUMNS[..1]);
-        table.row(vec![(name.into(), Some(Color::Red))]);
         let screen = Screen {
             width: None,
             colors: false,
         };
+        let painted = |name: &&str| ((*name).to_owned(), Some(Color::Red));
+        let table = Table::of([name]).left("GROUP", 0, painted);
         page.append(&table.render(screen));
         let shown = "/app/a??[31mproblem: none";
         assert_eq!(

@@ -21,7 +21,7 @@ use justitia_report::status::{GroupStatus, Report};
 use serde::Serialize;
 
 use super::status;
-use crate::output::{self, Column, Screen, Table};
+use crate::output::{self, Page, Screen, Table};
 use crate::settings::{self, ConfigArgs};
 
 /// Arguments of `justitia color`.
@@ -62,13 +62,6 @@ pub(crate) struct ColorArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
-
-const COLUMNS: [Column; 4] = [
-    Column::left("GROUP", 0),
-    Column::left("COLOR", 0),
-    Column::left("BY", 1),
-    Column::left("DECLARED", 2),
-];
 
 /// One group's color, as `--json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -123,25 +116,24 @@ fn list(report: &Report, json: bool) -> Result<()> {
     if report.groups.is_empty() {
         return Err(run::no_group(""));
     }
-    table(report).render(Screen::stdout()).print()
+    table(report, Screen::stdout()).print()
 }
 
-fn table(report: &Report) -> Table {
-    let mut table = Table::new(&COLUMNS);
-    for group in &report.groups {
-        let verdict = group.verdict.as_ref();
-        let color = verdict.map(|verdict| verdict.color);
-        table.row(vec![
-            (group.label().to_owned(), None),
-            (color.map_or_else(|| "-".into(), |c| c.to_string()), color),
-            (
-                verdict.map_or_else(|| "-".into(), |v| v.color_source.to_string()),
-                None,
-            ),
-            (group.declared.as_ref().map_or_else(String::new, told), None),
-        ]);
-    }
-    table
+fn table(report: &Report, screen: Screen) -> Page {
+    let groups = report.groups.iter();
+    Table::of(groups.map(|group| (group, group.verdict.as_ref())))
+        .left("GROUP", 0, |(group, _)| group.label())
+        .left("COLOR", 0, |(_, verdict)| {
+            let color = verdict.map(|verdict| verdict.color);
+            (color.map_or_else(|| "-".into(), |c| c.to_string()), color)
+        })
+        .left("BY", 1, |(_, verdict)| {
+            verdict.map_or_else(|| "-".into(), |v| v.color_source.to_string())
+        })
+        .left("DECLARED", 2, |(group, _)| {
+            group.declared.as_ref().map_or_else(String::new, told)
+        })
+        .render(screen)
 }
 
 /// The color of a group, its source and its reason, in one line.
@@ -294,7 +286,7 @@ pub(crate) mod tests {
             width: None,
             colors: false,
         };
-        table(report).render(screen)
+        table(report, screen)
     }
 
     #[test]
@@ -323,10 +315,13 @@ pub(crate) mod tests {
 
     #[test]
     fn the_list_has_every_group() {
-        let text = table(&example()).render(Screen {
-            width: None,
-            colors: false,
-        });
+        let text = table(
+            &example(),
+            Screen {
+                width: None,
+                colors: false,
+            },
+        );
         assert!(
             text.contains("/app/db") && text.contains("/app/new"),
             "{text}"

@@ -13,7 +13,7 @@ use justitia_cgroup::gate::GateError;
 use justitia_report::status::{GateDeviceStatus, GateMemberStatus, GateStatus, Reading, Report};
 use serde::Serialize;
 
-use crate::output::{self, Column, Page, Screen, Table};
+use crate::output::{self, Page, Screen, Table};
 use crate::settings::{self, ConfigArgs};
 
 /// Arguments of `justitia gate`.
@@ -202,11 +202,11 @@ fn words(printed: &Printed, screen: Screen) -> Page {
     }
     if !printed.gate.devices.is_empty() {
         text.push_str("\n");
-        text.append(&devices(&printed.gate.devices).render(screen));
+        devices(&mut text, &printed.gate.devices, screen);
     }
     if !printed.groups.is_empty() {
         text.push_str("\n");
-        text.append(&groups(&printed.groups).render(screen));
+        groups(&mut text, &printed.groups, screen);
     }
     if printed.gate.heartbeats_lost_total > 0 {
         write!(
@@ -218,62 +218,45 @@ fn words(printed: &Printed, screen: Screen) -> Page {
     text
 }
 
-fn devices(devices: &[GateDeviceStatus]) -> Table {
-    let mut table = Table::new(&[
-        Column::left("DEVICE", 0),
-        Column::right("HELD AT", 2),
-        Column::right("DIRTY", 1),
-        Column::right("IN FLIGHT", 2),
-        Column::right("WAITING", 0),
-        Column::right("LONGEST QUEUE", 3),
-        Column::right("GRANTED", 1),
-        Column::right("REORDERED", 1),
-        Column::right("TIMED OUT", 0),
-        Column::right("LONGEST WAIT", 2),
-    ]);
-    for device in devices {
-        table.row([
-            device.device.clone(),
-            output::bytes(Some(device.setpoint_bytes)),
-            output::bytes(Some(device.dirty_bytes)),
-            output::bytes(Some(device.writeback_bytes)),
-            device.waiting.to_string(),
-            device.longest_queue.to_string(),
-            device.granted_total.to_string(),
-            device.reordered_total.to_string(),
-            device.timed_out_total.to_string(),
-            format!("{:.3} s", device.longest_wait_us as f64 / 1e6),
-        ]);
-    }
-    table
+fn devices(text: &mut Page, devices: &[GateDeviceStatus], screen: Screen) {
+    let bytes = |bytes: u64| output::bytes(Some(bytes));
+    let table = Table::of(devices)
+        .left("DEVICE", 0, |device| device.device.clone())
+        .right("HELD AT", 2, |device| bytes(device.setpoint_bytes))
+        .right("DIRTY", 1, |device| bytes(device.dirty_bytes))
+        .right("IN FLIGHT", 2, |device| bytes(device.writeback_bytes))
+        .right("WAITING", 0, |device| device.waiting.to_string())
+        .right("LONGEST QUEUE", 3, |device| {
+            device.longest_queue.to_string()
+        })
+        .right("GRANTED", 1, |device| device.granted_total.to_string())
+        .right("REORDERED", 1, |device| device.reordered_total.to_string())
+        .right("TIMED OUT", 0, |device| device.timed_out_total.to_string())
+        .right("LONGEST WAIT", 2, |device| {
+            format!("{:.3} s", device.longest_wait_us as f64 / 1e6)
+        });
+    text.append(&table.render(screen));
 }
 
-fn groups(groups: &[PrintedGroup]) -> Table {
-    let mut table = Table::new(&[
-        Column::left("GROUP", 0),
-        Column::right("WEIGHT", 0),
-        Column::right("WAITING", 0),
-        Column::right("DIRTIED", 1),
-        Column::right("WAITS", 2),
-        Column::right("WAITED", 1),
-        Column::right("TIMED OUT", 2),
-    ]);
-    for group in groups {
-        let member = &group.member;
-        table.row([
-            group
-                .path
-                .clone()
-                .unwrap_or_else(|| format!("id {}", group.id)),
-            member.weight.to_string(),
-            member.waiting.to_string(),
-            output::bytes(Some(member.dirtied_total_bytes)),
-            member.waits_total.to_string(),
-            format!("{:.1} s", member.waited_total_us as f64 / 1e6),
-            member.timed_out_total.to_string(),
-        ]);
-    }
-    table
+fn groups(text: &mut Page, groups: &[PrintedGroup], screen: Screen) {
+    let id = |group: &PrintedGroup| format!("id {}", group.id);
+    let table = Table::of(groups)
+        .left("GROUP", 0, |group| {
+            group.path.clone().unwrap_or_else(|| id(group))
+        })
+        .right("WEIGHT", 0, |group| group.member.weight.to_string())
+        .right("WAITING", 0, |group| group.member.waiting.to_string())
+        .right("DIRTIED", 1, |group| {
+            output::bytes(Some(group.member.dirtied_total_bytes))
+        })
+        .right("WAITS", 2, |group| group.member.waits_total.to_string())
+        .right("WAITED", 1, |group| {
+            format!("{:.1} s", group.member.waited_total_us as f64 / 1e6)
+        })
+        .right("TIMED OUT", 2, |group| {
+            group.member.timed_out_total.to_string()
+        });
+    text.append(&table.render(screen));
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use justitia_policy::config::Mode;
 use justitia_report::status::{PlannedWrite, Problem, Report};
 use serde::Serialize;
 
-use crate::output::{self, Column, Page, Screen, Table};
+use crate::output::{self, Page, Screen, Table};
 use crate::settings::{self, ConfigArgs, PolicyArgs};
 
 /// Arguments of `justitia plan`.
@@ -31,14 +31,6 @@ pub(crate) struct PlanArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
-
-const COLUMNS: [Column; 5] = [
-    Column::left("GROUP", 0),
-    Column::left("KNOB", 0),
-    Column::right("NOW", 1),
-    Column::right("THEN", 0),
-    Column::left("BECAUSE", 2),
-];
 
 /// The output of `--json`.
 #[derive(Debug, Serialize)]
@@ -89,18 +81,19 @@ fn render(report: &Report, source: &str, screen: Screen) -> Page {
     if report.writes.is_empty() {
         text.push_str("nothing to write\n");
     } else {
-        let mut table = Table::new(&COLUMNS);
-        for write in &report.writes {
-            let memory = write.knob.is_memory();
-            let value = |value: &str| output::knob_value(value, memory);
-            table.row([
-                write.path.clone(),
-                write.knob.to_string(),
-                write.now.as_deref().map_or_else(|| "-".into(), value),
-                value(&write.value),
-                write.because.clone(),
-            ]);
-        }
+        let value =
+            |write: &PlannedWrite, value: &str| output::knob_value(value, write.knob.is_memory());
+        let table = Table::of(&report.writes)
+            .left("GROUP", 0, |write| write.path.clone())
+            .left("KNOB", 0, |write| write.knob.to_string())
+            .right("NOW", 1, |write| {
+                write
+                    .now
+                    .as_deref()
+                    .map_or_else(|| "-".into(), |now| value(write, now))
+            })
+            .right("THEN", 0, |write| value(write, &write.value))
+            .left("BECAUSE", 2, |write| write.because.clone());
         text.append(&table.render(screen));
     }
     for problem in &report.problems {

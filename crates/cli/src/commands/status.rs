@@ -13,7 +13,7 @@ use justitia_report::status::{
 };
 use justitia_report::text::word;
 
-use crate::output::{self, Column, Page, Screen, Table};
+use crate::output::{self, Page, Screen, Table};
 use crate::settings::{self, ConfigArgs};
 
 /// Arguments of `justitia status`.
@@ -39,22 +39,6 @@ pub(crate) struct StatusArgs {
     pub(crate) fields: bool,
 }
 
-const COLUMNS: [Column; 13] = [
-    Column::left("GROUP", 0),
-    Column::right("WEIGHT", 0),
-    Column::left("FROM", 5),
-    Column::right("SHARE", 3),
-    Column::right("MB/S", 0),
-    Column::right("OF IDEAL", 0),
-    Column::left("COLOR", 1),
-    Column::right("STALL", 2),
-    Column::right("CACHE", 1),
-    Column::right("ENTITLED", 4),
-    Column::right("GAIN", 4),
-    Column::right("LOW", 3),
-    Column::right("HIGH", 2),
-];
-
 pub(crate) fn run(args: &StatusArgs) -> Result<()> {
     if args.fields {
         return print_fields(args.json);
@@ -74,19 +58,18 @@ fn print_fields(json: bool) -> Result<()> {
     if json {
         return output::print_json(&describe::fields().collect::<Vec<_>>());
     }
-    let head = ["FIELD", "UNIT", "WHAT IT IS"];
-    let mut table = Table::new(&head.map(|head| Column::left(head, 0)));
-    for field in describe::fields() {
-        if let Some(name) = field.json {
-            table.row([name, field.unit, field.help].map(str::to_owned));
-        }
-    }
     // Descriptions are sentences and must not be cut.
     let screen = Screen {
         width: None,
         colors: false,
     };
-    table.render(screen).print()
+    let fields = describe::fields().filter_map(|field| Some((field.json?, field)));
+    Table::of(fields)
+        .left("FIELD", 0, |(name, _)| *name)
+        .left("UNIT", 0, |(_, field)| field.unit)
+        .left("WHAT IT IS", 0, |(_, field)| field.help)
+        .render(screen)
+        .print()
 }
 
 fn render(report: &Report, now_unix_s: u64, screen: Screen) -> Page {
@@ -116,11 +99,7 @@ fn render(report: &Report, now_unix_s: u64, screen: Screen) -> Page {
     if report.groups.is_empty() {
         text.push_str("no cgroup to manage yet\n");
     } else {
-        let mut table = Table::new(&COLUMNS);
-        for group in &report.groups {
-            table.row(row(group));
-        }
-        text.append(&table.render(screen));
+        text.append(&table(&report.groups, screen));
     }
     for (name, now, prior) in report.devices.iter().flat_map(device_words) {
         write!(text, "\n{name} {now}; before us: {prior}\n");
@@ -164,10 +143,9 @@ fn push_guard(text: &mut Page, guard: &GuardStatus) {
     }
 }
 
-fn row(group: &GroupStatus) -> Vec<(String, Option<justitia_policy::color::Color>)> {
-    let verdict = group.verdict.as_ref();
-    let plain = |text: String| (text, None);
-    let knob = |knob| {
+fn table(groups: &[GroupStatus], screen: Screen) -> Page {
+    use output::{bytes, megabytes_per_s, percent, ratio};
+    let knob = |group: &GroupStatus, knob| {
         let status = group.knobs.iter().find(|status| status.knob == knob);
         status.map_or_else(
             || "-".into(),
@@ -177,26 +155,27 @@ fn row(group: &GroupStatus) -> Vec<(String, Option<justitia_policy::color::Color
             },
         )
     };
-    let color = verdict.map(|verdict| verdict.color);
-    vec![
-        plain(group.label().to_owned()),
-        plain(group.weight.to_string()),
-        plain(source_words(group.weight_source).to_owned()),
-        plain(output::percent(verdict.map(|verdict| verdict.proportion))),
-        plain(output::megabytes_per_s(
-            verdict.and_then(|verdict| verdict.bytes_per_s),
-        )),
-        plain(output::ratio(verdict.and_then(|verdict| verdict.of_ideal))),
-        (verdict.map_or_else(|| "-".into(), color_text), color),
-        plain(output::percent(verdict.and_then(|verdict| verdict.stalled))),
-        plain(output::bytes(group.file_bytes)),
-        plain(output::bytes(
-            verdict.map(|verdict| verdict.entitlement_bytes),
-        )),
-        plain(output::ratio(verdict.map(|verdict| verdict.gain))),
-        plain(knob(Knob::MemoryLow)),
-        plain(knob(Knob::MemoryHigh)),
-    ]
+    Table::of(groups.iter().map(|group| (group, group.verdict.as_ref())))
+        .left("GROUP", 0, |(group, _)| group.label())
+        .right("WEIGHT", 0, |(group, _)| group.weight.to_string())
+        .left("FROM", 5, |(group, _)| source_words(group.weight_source))
+        .right("SHARE", 3, |(_, v)| percent(v.map(|v| v.proportion)))
+        .right("MB/S", 0, |(_, v)| {
+            megabytes_per_s(v.and_then(|v| v.bytes_per_s))
+        })
+        .right("OF IDEAL", 0, |(_, v)| ratio(v.and_then(|v| v.of_ideal)))
+        .left("COLOR", 1, |(_, v)| {
+            (v.map_or_else(|| "-".into(), color_text), v.map(|v| v.color))
+        })
+        .right("STALL", 2, |(_, v)| percent(v.and_then(|v| v.stalled)))
+        .right("CACHE", 1, |(group, _)| bytes(group.file_bytes))
+        .right("ENTITLED", 4, |(_, v)| {
+            bytes(v.map(|v| v.entitlement_bytes))
+        })
+        .right("GAIN", 4, |(_, v)| ratio(v.map(|v| v.gain)))
+        .right("LOW", 3, |(group, _)| knob(group, Knob::MemoryLow))
+        .right("HIGH", 2, |(group, _)| knob(group, Knob::MemoryHigh))
+        .render(screen)
 }
 
 /// A color; in parentheses if it was inferred.

@@ -8,13 +8,14 @@ use clap::Args;
 use justitia_agent::config::WEIGHT_REMEDY;
 use justitia_agent::{run, Error, Result};
 use justitia_cgroup::{xattr, Fs, Group};
-use justitia_discover::{Kind, RuntimeDirs, Scanner};
+use justitia_discover::{Discovered, Kind, RuntimeDirs, Scanner};
 use justitia_policy::config::Mode;
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
+use justitia_report::status::source_words;
 use serde::Serialize;
 
-use crate::output::{self, Column, Page, Screen, Table};
+use crate::output::{self, Page, Screen, Table};
 use crate::settings::{self, ConfigArgs};
 
 /// Arguments of `justitia weight`.
@@ -49,13 +50,6 @@ pub(crate) struct WeightArgs {
     pub(crate) json: bool,
 }
 
-const COLUMNS: [Column; 4] = [
-    Column::left("GROUP", 0),
-    Column::right("WEIGHT", 0),
-    Column::left("FROM", 1),
-    Column::left("KIND", 2),
-];
-
 /// One group's weight, as `--json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct WeightRecord {
@@ -65,6 +59,18 @@ struct WeightRecord {
     weight_source: WeightSource,
     /// `None`: the group is not managed.
     kind: Option<Kind>,
+}
+
+impl WeightRecord {
+    fn of(found: &Discovered) -> WeightRecord {
+        WeightRecord {
+            path: found.path.clone(),
+            id: found.id.0,
+            weight: found.weight.get(),
+            weight_source: found.source,
+            kind: Some(found.kind),
+        }
+    }
 }
 
 pub(crate) fn run(args: &WeightArgs) -> Result<()> {
@@ -105,7 +111,7 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
     if args.json {
         return output::print_json(&record);
     }
-    let from = justitia_report::status::source_words(record.weight_source);
+    let from = source_words(record.weight_source);
     let mut text = Page::new();
     writeln!(
         text,
@@ -122,32 +128,23 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
 
 fn list(scanner: &Scanner, json: bool) -> Result<()> {
     let groups = scanner.groups();
-    let records: Vec<WeightRecord> = groups
-        .iter()
-        .map(|found| WeightRecord {
-            path: found.path.clone(),
-            id: found.id.0,
-            weight: found.weight.get(),
-            weight_source: found.source,
-            kind: Some(found.kind),
-        })
-        .collect();
+    let records = groups.iter().map(WeightRecord::of);
     if json {
-        return output::print_json(&records);
+        return output::print_json(&records.collect::<Vec<_>>());
     }
-    if records.is_empty() {
+    if groups.is_empty() {
         return Err(run::no_group(""));
     }
-    let mut table = Table::new(&COLUMNS);
-    for (record, group) in records.into_iter().zip(groups) {
-        table.row([
-            group.alias.clone().unwrap_or(record.path),
-            record.weight.to_string(),
-            justitia_report::status::source_words(record.weight_source).to_owned(),
-            record.kind.map(|kind| kind.to_string()).unwrap_or_default(),
-        ]);
-    }
-    table.render(Screen::stdout()).print()
+    let mut text = Page::new();
+    let table = Table::of(groups)
+        .left("GROUP", 0, |group| {
+            group.alias.as_ref().unwrap_or(&group.path).clone()
+        })
+        .right("WEIGHT", 0, |group| group.weight.get().to_string())
+        .left("FROM", 1, |group| source_words(group.source))
+        .left("KIND", 2, |group| group.kind.to_string());
+    text.append(&table.render(Screen::stdout()));
+    text.print()
 }
 
 /// Finds a group by the name of a managed one, or else by its path below the mount.
@@ -169,13 +166,7 @@ fn find(fs: &Fs, scanner: &Scanner, name: &str) -> Result<Group> {
 
 fn record(scanner: &Scanner, group: &Group) -> Result<WeightRecord> {
     if let Some(found) = scanner.groups().iter().find(|found| found.id == group.id()) {
-        return Ok(WeightRecord {
-            path: found.path.clone(),
-            id: found.id.0,
-            weight: found.weight.get(),
-            weight_source: found.source,
-            kind: Some(found.kind),
-        });
+        return Ok(WeightRecord::of(found));
     }
     let set = group.xattr(xattr::WEIGHT)?;
     let set = set.and_then(|text| parse_weight(&text).ok());

@@ -12,7 +12,7 @@ use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Widget as _};
 use serde::Serialize;
 
 use super::status::find;
-use crate::output::{self, Column, Page, Screen, Table};
+use crate::output::{self, bytes, megabytes_per_s, percent, Page, Screen, Table};
 use crate::settings::{self, ConfigArgs};
 
 /// Arguments of `justitia worth`.
@@ -43,19 +43,6 @@ const HEIGHT: u16 = 16;
 const WIDTH: u16 = 100;
 /// The drawing's range of page cache extends to this factor of the largest size of interest.
 const BEYOND: f64 = 1.1;
-
-const COLUMNS: [Column; 10] = [
-    Column::left("GROUP", 0),
-    Column::right("CACHE", 0),
-    Column::right("ENTITLED", 1),
-    Column::right("LENDS", 2),
-    Column::right("BORROWS", 2),
-    Column::right("HITS", 0),
-    Column::right("HALF", 1),
-    Column::right("TWICE", 1),
-    Column::right("64 MIB MORE", 0),
-    Column::right("KNEE", 3),
-];
 
 /// The output of `--json` for a group.
 #[derive(Debug, Serialize)]
@@ -106,37 +93,34 @@ fn render(report: &Report, screen: Screen) -> Page {
         text.push_str("no cgroup to manage yet\n");
         return text;
     }
-    let mut table = Table::new(&COLUMNS);
-    for group in &report.groups {
-        let GroupWorth {
-            file_bytes,
-            entitlement_bytes,
-            lends_bytes,
-            borrows_bytes,
-            worth,
-            ..
-        } = GroupWorth::of(group);
-        table.row([
-            group.label().to_owned(),
-            output::bytes(file_bytes),
-            output::bytes(entitlement_bytes),
-            output::bytes(lends_bytes),
-            output::bytes(borrows_bytes),
-            output::percent(worth.and_then(|worth| worth.now_hit_ratio)),
-            output::percent(worth.and_then(|worth| worth.half_hit_ratio)),
-            output::percent(worth.and_then(|worth| worth.twice_hit_ratio)),
-            saved(worth),
-            output::bytes(worth.and_then(|worth| worth.knee_bytes)),
-        ]);
-    }
+    let groups = report.groups.iter();
+    let table = Table::of(groups.map(|group| (group, GroupWorth::of(group))))
+        .left("GROUP", 0, |(group, _)| group.label())
+        .right("CACHE", 0, |(_, of)| bytes(of.file_bytes))
+        .right("ENTITLED", 1, |(_, of)| bytes(of.entitlement_bytes))
+        .right("LENDS", 2, |(_, of)| bytes(of.lends_bytes))
+        .right("BORROWS", 2, |(_, of)| bytes(of.borrows_bytes))
+        .right("HITS", 0, |(_, of)| hits(of, |worth| worth.now_hit_ratio))
+        .right("HALF", 1, |(_, of)| hits(of, |worth| worth.half_hit_ratio))
+        .right("TWICE", 1, |(_, of)| {
+            hits(of, |worth| worth.twice_hit_ratio)
+        })
+        .right("64 MIB MORE", 0, |(_, of)| saved(of.worth))
+        .right("KNEE", 3, |(_, of)| {
+            bytes(of.worth.and_then(|worth| worth.knee_bytes))
+        });
     text.append(&table.render(screen));
     text
+}
+
+fn hits(of: &GroupWorth, ratio: fn(&WorthStatus) -> Option<f64>) -> String {
+    percent(of.worth.and_then(ratio))
 }
 
 /// Disk reads that 64 MiB more would save; `-`: unknown.
 fn saved(worth: Option<&WorthStatus>) -> String {
     match worth.and_then(|worth| worth.more_bytes_per_s) {
-        Some(more) => format!("{} MB/s", output::megabytes_per_s(Some(more))),
+        Some(more) => format!("{} MB/s", megabytes_per_s(Some(more))),
         None => "-".to_owned(),
     }
 }
@@ -150,8 +134,8 @@ fn draw(group: &GroupStatus, screen: Screen) -> Page {
         text,
         "{}  holds {} of page cache, entitled to {}",
         group.path,
-        output::bytes(holds),
-        output::bytes(entitled),
+        bytes(holds),
+        bytes(entitled),
     );
     let Some(worth) = of.worth else {
         text.push_str("no curve yet: it needs the BPF observer and reads\n");
@@ -160,14 +144,14 @@ fn draw(group: &GroupStatus, screen: Screen) -> Page {
     writeln!(
         text,
         "reads {} MB/s, {} from page cache",
-        output::megabytes_per_s(Some(worth.asked_bytes_per_s)),
-        output::percent(worth.now_hit_ratio),
+        megabytes_per_s(Some(worth.asked_bytes_per_s)),
+        percent(worth.now_hit_ratio),
     );
     writeln!(
         text,
         "{MORE} more would save {}; knee {}",
         saved(Some(worth)),
-        output::bytes(worth.knee_bytes),
+        bytes(worth.knee_bytes),
     );
     if let Some(words) = stake(of.needs_bytes, of.lends_bytes, of.borrows_bytes) {
         writeln!(text, "{words}");
@@ -185,7 +169,7 @@ pub(crate) fn stake(
     lends: Option<u64>,
     borrows: Option<u64>,
 ) -> Option<String> {
-    let bytes = |bytes: u64| output::bytes(Some(bytes));
+    let bytes = |size: u64| bytes(Some(size));
     match (needs?, lends?, borrows?) {
         (needs, lends, _) if lends > 0 => Some(format!(
             "lends {} of its share: its reads hit as often with {}",

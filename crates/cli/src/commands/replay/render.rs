@@ -9,57 +9,7 @@ use justitia_report::text::word;
 use serde_json::json;
 
 use super::Record;
-use crate::output::{self, Column, Page, Screen, Table};
-
-const GROUPS: [Column; 9] = [
-    Column::left("GROUP", 0),
-    Column::right("WEIGHT", 0),
-    Column::right("MB/S", 0),
-    Column::right("SHARE", 0),
-    Column::right("IDEAL", 0),
-    Column::right("THRESHOLD", 1),
-    Column::right("GAIN", 2),
-    Column::right("WRITES", 3),
-    Column::right("THEN", 4),
-];
-
-const CURVES: [Column; 7] = [
-    Column::left("GROUP", 0),
-    Column::right("ENTITLED", 0),
-    Column::right("THEN", 0),
-    Column::right("HITS", 0),
-    Column::right("THEN", 0),
-    Column::right("FROM DISK", 0),
-    Column::right("THEN", 0),
-];
-
-const DIFFERENCES: [Column; 6] = [
-    Column::right("AT", 0),
-    Column::left("GROUP", 0),
-    Column::left("KNOB", 0),
-    Column::right("THEN", 0),
-    Column::right("NOW", 0),
-    Column::left("BECAUSE", 1),
-];
-
-const WRITES: [Column; 5] = [
-    Column::left("GROUP", 0),
-    Column::left("KNOB", 0),
-    Column::right("THEN", 1),
-    Column::right("NOW", 0),
-    Column::left("BECAUSE", 2),
-];
-
-const VERDICTS: [Column; 8] = [
-    Column::left("GROUP", 0),
-    Column::right("WEIGHT", 0),
-    Column::right("MB/S", 0),
-    Column::right("OF IDEAL", 0),
-    Column::right("GAIN", 1),
-    Column::right("THRESHOLD", 1),
-    Column::right("STALL", 2),
-    Column::left("COLOR", 3),
-];
+use crate::output::{bytes, megabytes_per_s, percent, ratio, Page, Screen, Table};
 
 const OPEN_LOOP: &str = "Open loop: the recorded host does not react to these decisions; \
 bandwidth stays as recorded.\n";
@@ -104,23 +54,19 @@ pub(super) fn summary(
     writeln!(
         text,
         "Measured bandwidth: PV {}, share error {} among the groups that contended\n",
-        output::ratio(summary.pv),
-        output::percent(summary.share_error)
+        ratio(summary.pv),
+        percent(summary.share_error)
     );
-    let mut table = Table::new(&GROUPS);
-    for group in &summary.groups {
-        table.row([
-            group.path.clone(),
-            group.weight.map_or_else(|| "-".into(), |w| w.to_string()),
-            output::megabytes_per_s(group.bytes_per_s),
-            output::percent(group.share),
-            output::percent(group.ideal_share),
-            output::bytes(group.threshold_bytes),
-            output::ratio(group.gain),
-            group.writes.to_string(),
-            group.recorded_writes.to_string(),
-        ]);
-    }
+    let table = Table::of(&summary.groups)
+        .left("GROUP", 0, |group| group.path.clone())
+        .right("WEIGHT", 0, |group| weight_words(group.weight))
+        .right("MB/S", 0, |group| megabytes_per_s(group.bytes_per_s))
+        .right("SHARE", 0, |group| percent(group.share))
+        .right("IDEAL", 0, |group| percent(group.ideal_share))
+        .right("THRESHOLD", 1, |group| bytes(group.threshold_bytes))
+        .right("GAIN", 2, |group| ratio(group.gain))
+        .right("WRITES", 3, |group| group.writes.to_string())
+        .right("THEN", 4, |group| group.recorded_writes.to_string());
     text.append(&table.render(screen));
     writeln!(
         text,
@@ -151,22 +97,18 @@ fn push_curves(text: &mut Page, summary: &Summary, screen: Screen) {
     text.push_str(
         "\nBy the curves of their reads, once page cache has moved (a dash: no curve covers that much):\n\n",
     );
-    let mut table = Table::new(&CURVES);
     let rate = |rate: Option<f64>| match rate {
-        Some(_) => format!("{} MB/s", output::megabytes_per_s(rate)),
+        Some(_) => format!("{} MB/s", megabytes_per_s(rate)),
         None => "-".to_owned(),
     };
-    for group in summary.groups.iter().filter(told) {
-        table.row([
-            group.path.clone(),
-            output::bytes(group.entitlement_bytes),
-            output::bytes(group.recorded_entitlement_bytes),
-            output::percent(group.hit_ratio),
-            output::percent(group.recorded_hit_ratio),
-            rate(group.fetched_bytes_per_s),
-            rate(group.recorded_fetched_bytes_per_s),
-        ]);
-    }
+    let table = Table::of(summary.groups.iter().filter(told))
+        .left("GROUP", 0, |group| group.path.clone())
+        .right("ENTITLED", 0, |group| bytes(group.entitlement_bytes))
+        .right("THEN", 0, |group| bytes(group.recorded_entitlement_bytes))
+        .right("HITS", 0, |group| percent(group.hit_ratio))
+        .right("THEN", 0, |group| percent(group.recorded_hit_ratio))
+        .right("FROM DISK", 0, |group| rate(group.fetched_bytes_per_s))
+        .right("THEN", 0, |group| rate(group.recorded_fetched_bytes_per_s));
     text.append(&table.render(screen));
 }
 
@@ -181,18 +123,18 @@ fn push_differences(text: &mut Page, summary: &Summary, screen: Screen) {
         first.len(),
         summary.differences
     );
-    let mut table = Table::new(&DIFFERENCES);
-    for difference in first {
-        let because = difference.now.as_ref().or(difference.then.as_ref());
-        table.row([
-            format!("{:.3}", difference.at_s),
-            difference.group.clone(),
-            difference.knob.to_string(),
-            written(difference.then.as_ref()),
-            written(difference.now.as_ref()),
-            because.map(|w| w.reason.to_string()).unwrap_or_default(),
-        ]);
-    }
+    let table = Table::of(first)
+        .right("AT", 0, |difference| format!("{:.3}", difference.at_s))
+        .left("GROUP", 0, |difference| difference.group.clone())
+        .left("KNOB", 0, |difference| difference.knob.to_string())
+        .right("THEN", 0, |difference| written(difference.then.as_ref()))
+        .right("NOW", 0, |difference| written(difference.now.as_ref()))
+        .left("BECAUSE", 1, |difference| {
+            let because = difference.now.as_ref().or(difference.then.as_ref());
+            because
+                .map(|write| write.reason.to_string())
+                .unwrap_or_default()
+        });
     text.append(&table.render(screen));
 }
 
@@ -249,33 +191,31 @@ pub(super) fn step(record: &Record, step: &Step, screen: Screen) -> Page {
     if step.given.is_some() {
         text.push_str(OPEN_LOOP);
     }
-    let mut table = Table::new(&VERDICTS);
-    for verdict in &step.plan.verdicts {
-        let group = step
-            .snapshot()
-            .groups
-            .iter()
-            .find(|g| g.id == verdict.group);
-        let weight = group.and_then(|group| group.weight);
-        table.row(vec![
-            (path_of(step.snapshot(), verdict.group), None),
-            (weight.map_or_else(|| "-".into(), |w| w.to_string()), None),
-            (output::megabytes_per_s(verdict.bytes_per_s), None),
-            (output::ratio(verdict.of_ideal), None),
-            (output::ratio(Some(verdict.gain)), None),
-            (verdict.threshold.to_string(), None),
-            (output::percent(verdict.stalled), None),
-            (verdict.color.to_string(), Some(verdict.color)),
-        ]);
-    }
+    let weight = |id: GroupId| {
+        let mut groups = step.snapshot().groups.iter();
+        groups.find(|group| group.id == id)?.weight
+    };
     text.push_str("\n");
+    let table = Table::of(&step.plan.verdicts)
+        .left("GROUP", 0, |verdict| {
+            path_of(step.snapshot(), verdict.group)
+        })
+        .right("WEIGHT", 0, |verdict| weight_words(weight(verdict.group)))
+        .right("MB/S", 0, |verdict| megabytes_per_s(verdict.bytes_per_s))
+        .right("OF IDEAL", 0, |verdict| ratio(verdict.of_ideal))
+        .right("GAIN", 1, |verdict| ratio(Some(verdict.gain)))
+        .right("THRESHOLD", 1, |verdict| verdict.threshold.to_string())
+        .right("STALL", 2, |verdict| percent(verdict.stalled))
+        .left("COLOR", 3, |verdict| {
+            (verdict.color.to_string(), Some(verdict.color))
+        });
     text.append(&table.render(screen));
     let plan = &step.plan;
     writeln!(
         text,
         "\nPV {}, share error {}\n",
-        output::ratio(plan.pv),
-        output::percent(plan.share_error)
+        ratio(plan.pv),
+        percent(plan.share_error)
     );
     push_writes(&mut text, step, screen);
     text
@@ -287,27 +227,21 @@ fn push_writes(text: &mut Page, step: &Step, screen: Screen) {
         let mut writes = plan.writes.iter();
         writes.find(|w| w.group == id && w.knob == knob).cloned()
     };
-    let mut table = Table::new(&WRITES);
     let only_then = then
         .writes
         .iter()
         .filter(|write| find(&step.plan, write.group, write.knob).is_none());
-    let mut rows = 0;
-    for write in step.plan.writes.iter().chain(only_then) {
-        let now = find(&step.plan, write.group, write.knob);
-        let before = find(then, write.group, write.knob);
-        rows += 1;
-        table.row([
-            path_of(step.snapshot(), write.group),
-            write.knob.to_string(),
-            written(before.as_ref()),
-            written(now.as_ref()),
-            write.reason.to_string(),
-        ]);
-    }
-    if rows == 0 {
+    let rows: Vec<&Write> = step.plan.writes.iter().chain(only_then).collect();
+    if rows.is_empty() {
         text.push_str("nothing to write\n");
     } else {
+        let value = |plan: &Plan, of: &Write| written(find(plan, of.group, of.knob).as_ref());
+        let table = Table::of(rows)
+            .left("GROUP", 0, |write| path_of(step.snapshot(), write.group))
+            .left("KNOB", 0, |write| write.knob.to_string())
+            .right("THEN", 1, |write| value(then, write))
+            .right("NOW", 0, |write| value(&step.plan, write))
+            .left("BECAUSE", 2, |write| write.reason.to_string());
         text.append(&table.render(screen));
     }
     text.push_str(if step.same() {
@@ -365,6 +299,10 @@ fn origin(session: &Session) -> String {
 fn words(config: &Config) -> String {
     let (mode, objective) = (word(&config.mode), word(&config.objective));
     format!("mode {mode}, objective {objective}")
+}
+
+fn weight_words(weight: Option<impl ToString>) -> String {
+    weight.map_or_else(|| "-".into(), |weight| weight.to_string())
 }
 
 /// The value of a write; a dash without one.

@@ -6,7 +6,7 @@ use justitia_report::status::source_words;
 use justitia_report::text::word;
 
 use super::{Trial, Tried};
-use crate::output::{self, number, Column, Page, Screen, Table};
+use crate::output::{self, number, Page, Screen, Table};
 
 /// Groups in the table, so that table and sentences fit one screen.
 pub(super) const SHOWN: usize = 12;
@@ -26,7 +26,7 @@ pub(super) fn render(trial: &Trial, screen: Screen) -> Page {
     let head = format!("{:.0} s observed, nothing written.{beside}", trial.seconds);
     text.wrapped(screen, "", "  ", &head);
     text.push_str("\n");
-    text.append(&table(trial).render(screen));
+    table(&mut text, trial, screen);
     if let Some(more @ 1..) = trial.groups.len().checked_sub(SHOWN) {
         writeln!(
             text,
@@ -49,41 +49,32 @@ pub(super) fn render(trial: &Trial, screen: Screen) -> Page {
     text
 }
 
-fn table(trial: &Trial) -> Table {
-    let mut table = Table::new(&[
-        Column::left("GROUP", 0),
-        Column::right("WEIGHT", 0),
-        Column::left("FROM", 5),
-        Column::right("MB/S", 4),
-        Column::right("COMPETES", 3),
-        Column::right("GETS MB/S", 0),
-        Column::right("BY WEIGHT", 0),
-        Column::right("OF IDEAL", 0),
-        Column::right("HIT", 2),
-        Column::right("CACHE", 1),
-        Column::right("ENTITLED", 1),
-        Column::right("MEMORY.HIGH", 3),
-    ]);
-    for group in trial.groups.iter().take(SHOWN) {
-        let pair = group.got_and_due();
-        let rate = group.bytes.filter(|_| trial.seconds > 0.0);
-        let high = group.memory_high_bytes;
-        table.row([
-            group.path.clone(),
-            group.weight.to_string(),
-            source_words(group.weight_source).to_owned(),
-            output::megabytes_per_s(rate.map(|bytes| bytes / trial.seconds)),
-            format!("{:.0} s", group.contended_s),
-            output::megabytes_per_s(pair.map(|pair| pair.0)),
-            output::megabytes_per_s(pair.map(|pair| pair.1)),
-            output::ratio(group.of_ideal()),
-            output::percent(group.hit_ratio),
-            output::bytes(group.file_bytes),
-            output::bytes(Some(group.entitlement_bytes)),
-            high.map_or_else(|| "as it is".into(), |high| output::bytes(Some(high))),
-        ]);
-    }
-    table
+fn table(text: &mut Page, trial: &Trial, screen: Screen) {
+    use crate::output::{bytes, megabytes_per_s, percent, ratio};
+    let rate = |bytes: f64| bytes / trial.seconds;
+    let table = Table::of(&trial.groups[..trial.groups.len().min(SHOWN)])
+        .left("GROUP", 0, |group| group.path.clone())
+        .right("WEIGHT", 0, |group| group.weight.to_string())
+        .left("FROM", 5, |group| source_words(group.weight_source))
+        .right("MB/S", 4, |group| {
+            megabytes_per_s(group.bytes.filter(|_| trial.seconds > 0.0).map(rate))
+        })
+        .right("COMPETES", 3, |group| format!("{:.0} s", group.contended_s))
+        .right("GETS MB/S", 0, |group| {
+            megabytes_per_s(group.got_and_due().map(|pair| pair.0))
+        })
+        .right("BY WEIGHT", 0, |group| {
+            megabytes_per_s(group.got_and_due().map(|pair| pair.1))
+        })
+        .right("OF IDEAL", 0, |group| ratio(group.of_ideal()))
+        .right("HIT", 2, |group| percent(group.hit_ratio))
+        .right("CACHE", 1, |group| bytes(group.file_bytes))
+        .right("ENTITLED", 1, |group| bytes(Some(group.entitlement_bytes)))
+        .right("MEMORY.HIGH", 3, |group| match group.memory_high_bytes {
+            Some(high) => bytes(Some(high)),
+            None => "as it is".into(),
+        });
+    text.append(&table.render(screen));
 }
 
 /// Groups beyond their share of bandwidth, and an agent's limits.

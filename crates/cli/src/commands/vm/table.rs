@@ -6,20 +6,7 @@ use justitia_policy::units::Bytes;
 use justitia_vm::policy::Replacement;
 use justitia_vm::report::{ImageReport, MachineReport, Report};
 
-use crate::output::{bytes, percent, Column, Page, Screen, Table};
-
-const COLUMNS: [Column; 10] = [
-    Column::left("MACHINE", 0),
-    Column::right("PID", 3),
-    Column::left("BY", 5),
-    Column::right("CACHED", 0),
-    Column::right("LOW", 4),
-    Column::right("REQUESTED", 2),
-    Column::right("SECOND", 1),
-    Column::right("HITS", 0),
-    Column::right("DROPPED", 1),
-    Column::right("EVICTED", 2),
-];
+use crate::output::{bytes, percent, Page, Screen, Table};
 
 /// The machines, and with `images` each image.
 pub(super) fn text(report: &Report, images: bool, screen: Screen) -> Page {
@@ -28,13 +15,23 @@ pub(super) fn text(report: &Report, images: bool, screen: Screen) -> Page {
         text.push_str("no virtual machine runs here\n");
         return text;
     }
-    let mut table = Table::new(&COLUMNS);
+    let mut rows: Vec<[String; 10]> = Vec::new();
     for machine in &report.machines {
-        table.row(machine_row(machine));
-        for image in machine.images.iter().filter(|_| images) {
-            table.row(image_row(image));
-        }
+        rows.push(machine_row(machine));
+        let images = machine.images.iter().filter(|_| images);
+        rows.extend(images.map(image_row));
     }
+    let table = Table::of(rows)
+        .left("MACHINE", 0, |row| row[0].clone())
+        .right("PID", 3, |row| row[1].clone())
+        .left("BY", 5, |row| row[2].clone())
+        .right("CACHED", 0, |row| row[3].clone())
+        .right("LOW", 4, |row| row[4].clone())
+        .right("REQUESTED", 2, |row| row[5].clone())
+        .right("SECOND", 1, |row| row[6].clone())
+        .right("HITS", 0, |row| row[7].clone())
+        .right("DROPPED", 1, |row| row[8].clone())
+        .right("EVICTED", 2, |row| row[9].clone());
     text.append(&table.render(screen));
     let policy = report.policy.map_or("none", Replacement::name);
     writeln!(
