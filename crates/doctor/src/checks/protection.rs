@@ -75,6 +75,12 @@ fn claim(group: &GroupFacts, file: File) -> Known<Bytes> {
     })
 }
 
+/// A group's own protection, if it has any.
+fn protected(group: &GroupFacts, file: File, out: &mut Outcome) -> Option<Bytes> {
+    out.known(group.protection(file))
+        .filter(|own| *own > Bytes::ZERO)
+}
+
 fn exceeds_memory(facts: &Facts, out: &mut Outcome) -> Option<()> {
     let groups = out.memory_groups(facts)?;
     let ram = out.known(facts.ram());
@@ -83,12 +89,9 @@ fn exceeds_memory(facts: &Facts, out: &mut Outcome) -> Option<()> {
             at_the_top(facts, root, ram, file, out);
         }
         for parent in groups.iter().skip(1) {
-            let Some(own) = out.known(parent.protection(file)) else {
+            let Some(own) = protected(parent, file, out) else {
                 continue;
             };
-            if own == Bytes::ZERO {
-                continue;
-            }
             let claims = known_claims(facts, parent, file, out);
             let sum: Bytes = claims.iter().map(|(_, claim)| *claim).sum();
             if sum <= own.scale(SLACK) + Bytes::mib(1) {
@@ -179,12 +182,9 @@ fn cut_off(facts: &Facts, out: &mut Outcome) -> Option<()> {
     let groups = out.memory_groups(facts)?;
     for group in groups.iter().skip(1) {
         for file in KINDS {
-            let Some(own) = out.known(group.protection(file)) else {
+            let Some(own) = protected(group, file, out) else {
                 continue;
             };
-            if own == Bytes::ZERO {
-                continue;
-            }
             let bare: Vec<&GroupFacts> = facts
                 .ancestors(group)
                 .filter(|above| out.known(above.protection(file)) == Some(Bytes::ZERO))
@@ -219,11 +219,10 @@ fn recursive_missing(facts: &Facts, out: &mut Outcome) -> Option<()> {
     }
     for parent in groups.iter().skip(1) {
         for file in KINDS {
-            let Some(own) = out.known(parent.protection(file)) else {
+            let Some(own) = protected(parent, file, out) else {
                 continue;
             };
-            let children = facts.children(parent).filter(|child| has_memory(child));
-            if own == Bytes::ZERO || children.count() == 0 {
+            if !facts.children(parent).any(has_memory) {
                 continue;
             }
             if all_claims(facts, parent, file, out).is_none_or(|claims| !claims.is_empty()) {
