@@ -88,13 +88,21 @@ where
     Arc::new(move || Box::new(new(config.clone())))
 }
 
-fn of_work(args: &WorkArgs) -> Objective {
+fn of_performance(
+    min_per_second: Option<f64>,
+    max_latency: Option<Duration>,
+    max_waiting: f64,
+) -> Objective {
     Objective {
-        min_per_second: args.min_tps,
-        max_latency: args.max_latency,
-        max_waiting: args.waiting.max_waiting,
+        min_per_second,
+        max_latency,
+        max_waiting,
         ..Objective::default()
     }
+}
+
+fn of_work(args: &WorkArgs) -> Objective {
+    of_performance(args.min_tps, args.max_latency, args.waiting.max_waiting)
 }
 
 fn of_limits(args: &ThresholdArgs) -> Objective {
@@ -214,11 +222,7 @@ fn of_redis(args: &RedisArgs, timeout: Duration) -> Result<Made, Error> {
         blocked: args.blocked,
         timeout,
     };
-    let objective = Objective {
-        max_latency: args.max_latency,
-        max_waiting: args.max_waiting,
-        ..Objective::default()
-    };
+    let objective = of_performance(None, args.max_latency, args.max_waiting);
     Ok((opener(config, redis::Redis::new), objective, tls))
 }
 
@@ -267,12 +271,7 @@ fn of_http(args: &HttpArgs, timeout: Duration) -> Result<Made, Error> {
         parallel: parallel(&args.waiting),
         timeout,
     };
-    let objective = Objective {
-        min_per_second: args.min_tps,
-        max_latency: args.max_latency,
-        max_waiting: args.waiting.max_waiting,
-        ..Objective::default()
-    };
+    let objective = of_performance(args.min_tps, args.max_latency, args.waiting.max_waiting);
     let open = opener(config, http::Http::new);
     Ok((open, objective, secure.then_some(tls)))
 }
@@ -284,10 +283,7 @@ fn of_log(args: &LogArgs) -> Made {
         unit: args.time_unit,
         percentile: args.percentile,
     };
-    let objective = Objective {
-        max_latency: args.max_latency,
-        ..Objective::default()
-    };
+    let objective = of_performance(None, args.max_latency, 0.0);
     (opener(config, log::Log::new), objective, None)
 }
 
