@@ -114,6 +114,18 @@ pub(crate) fn print_line(line: fmt::Arguments<'_>) -> Result<()> {
     page.print()
 }
 
+/// Prints a record as JSON, or as text for the screen.
+pub(crate) fn print(
+    json: bool,
+    record: &impl Serialize,
+    text: impl FnOnce(Screen) -> Page,
+) -> Result<()> {
+    if json {
+        return print_json(record);
+    }
+    text(Screen::stdout()).print()
+}
+
 /// Prints a record as JSON, indented.
 pub(crate) fn print_json(record: &impl Serialize) -> Result<()> {
     json(serde_json::to_string_pretty(record))?.print()

@@ -19,7 +19,7 @@ use justitia_discover::{Owners, RuntimeDirs};
 use justitia_doctor::{examine, gather, Facts, Look, Report, Verdict};
 use justitia_policy::config::Mode;
 
-use crate::output::{self, Screen};
+use crate::output;
 use crate::settings::{self, ConfigArgs};
 
 /// Arguments of `justitia doctor`.
@@ -59,11 +59,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
         .map(|name| find(&facts, name))
         .transpose()?;
     let report = examine(&facts, &settings.silences, group);
-    if args.json {
-        output::print_json(&report)?;
-    } else {
-        render::render(&report, Screen::stdout()).print()?;
-    }
+    output::print(args.json, &report, |screen| render::render(&report, screen))?;
     verdict(&report)
 }
 

@@ -42,19 +42,15 @@ struct Explanation<'a> {
 pub(crate) fn run(args: &ExplainArgs) -> Result<()> {
     let report = ask(&settings::load(&args.config)?.socket())?;
     let group = find(&report, &args.group)?;
-    if args.json {
-        let writes = report
-            .writes
-            .iter()
-            .filter(|write| write.path == group.path)
-            .collect();
-        return output::print_json(&Explanation {
-            group,
-            writes,
-            devices: &report.devices,
-        });
-    }
-    render(&report, group, Screen::stdout()).print()
+    let writes = report.writes.iter();
+    let explanation = Explanation {
+        group,
+        writes: writes.filter(|write| write.path == group.path).collect(),
+        devices: &report.devices,
+    };
+    output::print(args.json, &explanation, |screen| {
+        render(&report, group, screen)
+    })
 }
 
 fn render(report: &Report, group: &GroupStatus, screen: Screen) -> Page {

@@ -94,10 +94,7 @@ pub(crate) fn run(args: &GateArgs) -> Result<()> {
         }
         None => look(&socket)?,
     };
-    if options.json {
-        return output::print_json(&printed);
-    }
-    words(&printed, Screen::stdout()).print()
+    output::print(options.json, &printed, |screen| words(&printed, screen))
 }
 
 /// The state from the agent, or else from the module.

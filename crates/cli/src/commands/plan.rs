@@ -55,16 +55,14 @@ pub(crate) fn run(args: &PlanArgs) -> Result<()> {
         Some(report) => ("agent", report),
         None => ("here", run::look(&settings)?),
     };
-    if args.json {
-        return output::print_json(&PlanOutput {
-            source,
-            mode: report.mode,
-            groups_total: report.groups.len(),
-            writes: &report.writes,
-            problems: &report.problems,
-        });
-    }
-    render(&report, source, Screen::stdout()).print()
+    let plan = PlanOutput {
+        source,
+        mode: report.mode,
+        groups_total: report.groups.len(),
+        writes: &report.writes,
+        problems: &report.problems,
+    };
+    output::print(args.json, &plan, |screen| render(&report, source, screen))
 }
 
 fn render(report: &Report, source: &str, screen: Screen) -> Page {

@@ -44,13 +44,10 @@ pub(crate) fn run(args: &StatusArgs) -> Result<()> {
         return print_fields(args.json);
     }
     let report = ask(&settings::load(&args.config)?.socket())?;
-    if args.json {
-        return output::print_json(&report);
-    }
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |now| now.as_secs());
-    render(&report, now, Screen::stdout()).print()
+    output::print(args.json, &report, |screen| render(&report, now, screen))
 }
 
 /// Prints the description of each field: as a table, or with its metric as JSON.

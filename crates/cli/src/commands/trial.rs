@@ -29,7 +29,7 @@ use serde::Serialize;
 use self::render::render;
 use super::doctor;
 use super::record::stop_on_signals;
-use crate::output::{self, Screen};
+use crate::output;
 use crate::settings::{self, ConfigArgs, PolicyArgs};
 
 /// Arguments of `justitia try`.
@@ -174,11 +174,7 @@ pub(crate) fn run(args: &TryArgs) -> Result<()> {
     }
     let mut trial = tally.finish();
     trial.survey(&settings)?;
-    if args.json {
-        output::print_json(&trial)?;
-    } else {
-        render(&trial, Screen::stdout()).print()?;
-    }
+    output::print(args.json, &trial, |screen| render(&trial, screen))?;
     if !trial.knows_bandwidth() {
         let cause = "the bandwidth of no group is known";
         return Err(Error::environment(

@@ -9,7 +9,7 @@ mod table;
 use std::path::PathBuf;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
@@ -129,17 +129,13 @@ fn socket(config: &ConfigArgs) -> Result<PathBuf> {
     Ok(settings::load(config)?.state_dir.join(SOCKET))
 }
 
-fn interval_of(text: &str) -> Result<Duration> {
-    Ok(parse_interval(text)?)
-}
-
 /// The policy of a name that clap has validated.
 fn named(name: &str) -> Replacement {
     Replacement::named(name).unwrap_or_default()
 }
 
 fn show(args: &VmArgs) -> Result<()> {
-    let interval = args.interval.as_deref().map(interval_of).transpose()?;
+    let interval = args.interval.as_deref().map(parse_interval).transpose()?;
     let socket = socket(&args.config)?;
     loop {
         let report = match control::ask(&socket)? {
@@ -168,7 +164,7 @@ fn look() -> Result<Report> {
 }
 
 fn keep(args: &VmRunArgs) -> Result<()> {
-    let interval = interval_of(&args.interval)?;
+    let interval = parse_interval(&args.interval)?;
     let weights = args.weight.iter().map(|text| weight(text));
     let settings = Settings {
         replacement: named(&args.policy),

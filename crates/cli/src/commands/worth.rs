@@ -74,17 +74,13 @@ impl<'a> GroupWorth<'a> {
 pub(crate) fn run(args: &WorthArgs) -> Result<()> {
     let report = ask(&settings::load(&args.config)?.socket())?;
     let Some(name) = &args.group else {
-        if args.json {
-            let groups: Vec<GroupWorth> = report.groups.iter().map(GroupWorth::of).collect();
-            return output::print_json(&groups);
-        }
-        return render(&report, Screen::stdout()).print();
+        let groups: Vec<GroupWorth> = report.groups.iter().map(GroupWorth::of).collect();
+        return output::print(args.json, &groups, |screen| render(&report, screen));
     };
     let group = find(&report, name)?;
-    if args.json {
-        return output::print_json(&GroupWorth::of(group));
-    }
-    draw(group, Screen::stdout()).print()
+    output::print(args.json, &GroupWorth::of(group), |screen| {
+        draw(group, screen)
+    })
 }
 
 fn render(report: &Report, screen: Screen) -> Page {

@@ -75,7 +75,7 @@ pub(crate) fn plain(app: &App, width: usize) -> Page {
     let rows = app.rows();
     let mut lines = header(app, width);
     lines.push(Line::default());
-    lines.extend(table(app, &rows, width));
+    lines.extend(table(app, &rows, &rows, width));
     let mut text = Page::new();
     for line in lines {
         writeln!(text, "{}", line.to_string().trim_end());
@@ -102,9 +102,8 @@ fn middle(app: &mut App, width: usize, body: usize) -> Vec<Line<'static>> {
     let at = app.settle(&rows, page);
     let mut lines = Vec::new();
     if page > 0 || pane == 0 {
-        let longest = rows.iter().map(|row| format::width(&row.label)).max();
         let shown = &rows[app.offset..(app.offset + page).min(rows.len())];
-        lines = table_of(app, shown, width, longest.unwrap_or(0));
+        lines = table(app, &rows, shown, width);
         if let Some(line) = lines.get_mut(1 + at - app.offset) {
             if !rows.is_empty() {
                 *line = std::mem::take(line).style(selected());
@@ -120,20 +119,17 @@ fn middle(app: &mut App, width: usize, body: usize) -> Vec<Line<'static>> {
     lines
 }
 
-fn table(app: &App, rows: &[Row], width: usize) -> Vec<Line<'static>> {
+/// The rows `shown` of all `rows`, for which the columns are laid out.
+fn table(app: &App, rows: &[Row], shown: &[Row], width: usize) -> Vec<Line<'static>> {
     let longest = rows.iter().map(|row| format::width(&row.label)).max();
-    table_of(app, rows, width, longest.unwrap_or(0))
-}
-
-fn table_of(app: &App, rows: &[Row], width: usize, longest: usize) -> Vec<Line<'static>> {
-    let (columns, gap) = layout(width, longest.max(5));
+    let (columns, gap) = layout(width, longest.unwrap_or(0).max(5));
     let gap = " ".repeat(gap);
-    let shares = rows
+    let shares = shown
         .iter()
         .flat_map(|row| [row.values.share, row.values.ideal]);
     let top_share = shares.flatten().fold(0.0, f64::max);
     let mut lines = vec![head(app, &columns, &gap)];
-    for row in rows {
+    for row in shown {
         let mut spans = Vec::with_capacity(2 * columns.len());
         for &column in &columns {
             let (text, style) = cell(row, column, app.theme, top_share);
@@ -143,7 +139,7 @@ fn table_of(app: &App, rows: &[Row], width: usize, longest: usize) -> Vec<Line<'
         spans.pop();
         lines.push(Line::from(spans));
     }
-    if rows.is_empty() {
+    if shown.is_empty() {
         let nothing = match app.filter.as_str() {
             "" => "no cgroup to manage yet".to_owned(),
             filter => format!("no group's path contains {filter}"),

@@ -11,6 +11,7 @@ use justitia_policy::units::{Bytes, Weight};
 use super::render::SHOWN;
 use super::*;
 use crate::output::Page;
+use crate::output::Screen;
 
 /// A host with full memory on which light and heavy write equally fast; `stalled`: they also wait for the
 /// disk.
