@@ -145,7 +145,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::fixture::{run_args, Cli};
+    use crate::tests::fixture::{run_args, Cli};
 
     #[test]
     fn the_definition_is_consistent() {

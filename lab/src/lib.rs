@@ -5,8 +5,6 @@ pub mod choices;
 pub mod comparison;
 pub mod experiment;
 pub mod experiments;
-#[cfg(test)]
-mod fixture;
 pub mod gate_module;
 pub mod guest;
 pub mod load;
@@ -17,7 +15,9 @@ pub mod protocol;
 pub mod registry;
 pub mod report;
 pub mod run;
-
 pub mod table;
+#[cfg(test)]
+mod tests;
+
 pub use justitia_args::lab as args;
 pub use run::main;

@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn a_guest_reads_every_job_as_it_was_written() {
         for experiment in all() {
-            let args = crate::fixture::run_args(experiment.name());
+            let args = crate::tests::fixture::run_args(experiment.name());
             let boots = plan(&args, String::new()).unwrap().boots();
             assert_eq!(boots.len(), experiment.policies().len());
             for boot in boots {

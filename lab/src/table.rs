@@ -261,7 +261,7 @@ fn finish(line: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::tests::fixture;
 
     #[test]
     fn every_line_of_the_body_ends_in_the_same_column() {

@@ -134,7 +134,7 @@ pub fn lines(figures: &HostileFigures) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::tests::fixture;
 
     #[test]
     fn only_honest_containers_are_compared_and_only_with_a_control() {

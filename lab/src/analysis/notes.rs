@@ -185,7 +185,7 @@ fn slower_operations(document: &Document) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::tests::fixture;
 
     #[test]
     fn a_sound_run_has_no_notes_and_an_idle_disk_one() {

@@ -222,7 +222,7 @@ mod tests {
     fn the_agents_cpu_time_is_spread_over_all_its_life_or_unknown() {
         let mut record = RunRecord {
             seconds: 6.0,
-            ..crate::fixture::empty_record()
+            ..crate::tests::fixture::empty_record()
         };
         assert_eq!(record.agent_alive_s(Measure::Window), Some(6.0));
         assert_eq!(record.agent_alive_s(Measure::Completion), None);

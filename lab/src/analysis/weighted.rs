@@ -67,7 +67,7 @@ impl Document {
 mod tests {
     use super::*;
     use crate::experiment::Analysis;
-    use crate::fixture;
+    use crate::tests::fixture;
 
     #[test]
     fn a_result_reads_back_as_it_was_written_and_analyzes_the_same() {

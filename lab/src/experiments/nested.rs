@@ -150,7 +150,7 @@ fn is_weighed(container: &ContainerSpec) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::tests::fixture;
 
     #[test]
     fn containers_of_the_weighed_group_state_a_quarter_of_what_its_weight_makes_them_worth() {

@@ -126,7 +126,7 @@ fn job(args: &OverheadArgs) -> Result<(Series, OverheadJob), LabError> {
 mod tests {
     use super::*;
     use crate::args::LabCommand;
-    use crate::fixture::command;
+    use crate::tests::fixture::command;
 
     fn asked(line: &str) -> Result<OverheadJob, LabError> {
         let LabCommand::Overhead(args) = command(&format!("overhead --out /nowhere {line}")) else {

@@ -180,7 +180,7 @@ impl Setup for Parameters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::tests::fixture;
 
     #[test]
     fn each_event_changes_one_container() {

@@ -111,7 +111,7 @@ fn job(settings: &Settings) -> GuestJob {
 mod tests {
     use super::*;
     use crate::args::LabCommand;
-    use crate::fixture::command;
+    use crate::tests::fixture::command;
 
     fn asked(line: &str) -> Result<Settings, LabError> {
         let LabCommand::Waits(args) = command(&format!("waits --out /nowhere {line}")) else {
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn the_load_is_that_of_the_fileserver_experiment() {
         let waits = asked("--seconds 120").unwrap();
-        let experiment = crate::fixture::settings("fileserver");
+        let experiment = crate::tests::fixture::settings("fileserver");
         assert_eq!(waits.containers, experiment.containers);
         assert_eq!(waits.workload, experiment.workload);
         assert_eq!(waits.choices.memory_bytes, experiment.choices.memory_bytes);

@@ -209,7 +209,7 @@ fn time_limit(settings: &Settings) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::tests::fixture;
 
     #[test]
     fn the_disk_has_room_for_the_file_sets_and_the_limit_for_filling_it() {

@@ -1,7 +1,7 @@
 //! The page is well-formed and self-contained, and escapes a guest's text.
 
 use super::*;
-use crate::fixture;
+use crate::tests::fixture;
 
 const VOID: [&str; 2] = ["meta", "br"];
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use crate::analysis::weighted::Document;
 use crate::comparison::Comparison;
-use crate::fixture;
 use crate::machine::Answer;
 use crate::protocol::Job;
+use crate::tests::fixture;
 use justitia_machine::host::HostSeen;
 
 /// Answers at once; fails at the boot with this number, counted from 1.

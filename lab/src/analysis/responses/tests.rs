@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::fixture;
 use crate::protocol::Policy;
+use crate::tests::fixture;
 
 #[test]
 fn a_group_that_is_at_its_ideal_has_settled_at_once_without_overshoot() {

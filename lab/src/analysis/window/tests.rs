@@ -1,8 +1,8 @@
 //! Figures of runs with a known answer.
 
 use super::*;
-use crate::fixture;
 use crate::protocol::Policy;
+use crate::tests::fixture;
 
 fn near(value: Option<f64>, expected: f64, tolerance: f64) {
     let value = value.expect("known");

@@ -1,9 +1,9 @@
 //! Valid command lines, and the errors of invalid ones.
 
 use super::*;
-use crate::fixture::asked as settings;
 use crate::load::Load;
 use crate::protocol::Lie;
+use crate::tests::fixture::asked as settings;
 
 #[test]
 fn the_default_fileserver_is_the_papers_eight_containers() {

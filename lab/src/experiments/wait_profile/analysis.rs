@@ -280,7 +280,7 @@ mod tests {
     }
 
     fn analyzed(no_spinning: Option<&str>) -> Document {
-        let settings = crate::fixture::settings("fileserver");
+        let settings = crate::tests::fixture::settings("fileserver");
         let job = settings.job(settings.choices.policies[0], 0);
         let seen = WaitProfile {
             seconds: 10.0,
@@ -302,7 +302,7 @@ mod tests {
         };
         let machine = BTreeMap::new();
         Document::of(
-            &crate::fixture::report(&job),
+            &crate::tests::fixture::report(&job),
             &seen,
             machine,
             "justitia".into(),

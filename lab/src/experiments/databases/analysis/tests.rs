@@ -5,10 +5,10 @@ use super::*;
 use crate::analysis::run::Run;
 use crate::comparison::Compared;
 use crate::experiment::{Analysis, Experiment};
-use crate::fixture::run_args;
 use crate::policy::Policy;
 use crate::protocol::databases::DatabasesReport;
 use crate::protocol::databases::{Color, DatabaseReport, DatabaseSample};
+use crate::tests::fixture::run_args;
 use crate::{report, table};
 
 /// Two containers through six phases of five seconds; `served` is the fraction of the offered load that is

@@ -1,6 +1,6 @@
 use super::*;
 use crate::experiments::databases::scenario::find;
-use crate::fixture::run_args;
+use crate::tests::fixture::run_args;
 
 fn settings(line: &str) -> Result<Settings, LabError> {
     let args = run_args(line);
