@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use justitia_machine::architecture::Architecture;
-use justitia_machine::error::LabError;
+use justitia_machine::error::{LabError, OrCannot};
 use justitia_machine::headers::build_module;
 use justitia_machine::kernels::Series;
 
@@ -33,10 +33,10 @@ pub fn build(
     out: &Path,
     progress: &mut dyn FnMut(&str),
 ) -> Result<PathBuf, LabError> {
-    let source = tempfile::tempdir().map_err(|error| LabError::io("create", out, error))?;
+    let source = tempfile::tempdir().or_cannot("create", out)?;
     for (name, text) in SOURCES {
         let path = source.path().join(name);
-        fs::write(&path, text).map_err(|error| LabError::io("write", &path, error))?;
+        fs::write(&path, text).or_cannot("write", &path)?;
     }
     progress(&format!("building the module {NAME} for {series}"));
     build_module(

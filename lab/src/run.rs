@@ -19,7 +19,7 @@ use crate::machine::Guest;
 use crate::policy::Policy;
 use crate::progress::Progress;
 use crate::registry;
-use justitia_machine::error::LabError;
+use justitia_machine::error::{LabError, OrCannot};
 
 /// Name of the page in an experiment's directory.
 pub const REPORT: &str = "report.html";
@@ -45,7 +45,7 @@ pub fn main(args: &LabArgs) -> Result<(), LabError> {
 /// Executes all jobs of a plan in QEMU and prints the outcome.
 fn perform(mut plan: Box<dyn Plan>, output: &OutputArgs) -> Result<(), LabError> {
     let out = output.out.as_path();
-    fs::create_dir_all(out).map_err(|error| LabError::io("create", out, error))?;
+    fs::create_dir_all(out).or_cannot("create", out)?;
     probe_writable(out)?;
     let mut progress = Progress::stderr();
     let guest = plan.machine(out, &mut |line| progress.say(line))?;
@@ -196,9 +196,7 @@ fn write_whole(path: &Path, text: &str) -> Result<(), LabError> {
 
 /// Checks that the directory is writable, before minutes of measuring.
 fn probe_writable(dir: &Path) -> Result<(), LabError> {
-    temporary_in(dir)
-        .map(drop)
-        .map_err(|error| LabError::io("write to", dir, error))
+    temporary_in(dir).map(drop).or_cannot("write to", dir)
 }
 
 fn temporary_in(dir: &Path) -> std::io::Result<tempfile::NamedTempFile> {

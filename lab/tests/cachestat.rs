@@ -140,13 +140,12 @@ fn cachestat_compiled_ahead_over_a_cold_and_a_warm_scan() {
 /// The Python version compiles for the running kernel and needs its headers: on 6.1, which comes from the
 /// same Debian release as the guest's root.
 fn show_compiled_there(script: &str, tool: &str, packages: &str) {
-    let cache = Cache::open().unwrap();
     let mut progress = |line: &str| eprintln!("{line}");
-    let lock = cache.lock(&mut progress).unwrap();
+    let cache = Cache::open().unwrap().lock(&mut progress).unwrap();
     let architecture = Architecture::default();
-    let kernel = kernels::obtain(&cache, &lock, architecture, Series::V6_1, &mut progress);
+    let kernel = kernels::obtain(&cache, architecture, Series::V6_1, &mut progress);
     let release = kernel.unwrap().release;
-    drop(lock);
+    drop(cache);
     let headers = [
         format!("linux-headers-{release}"),
         format!("linux-headers-{}", release.replace("cloud-amd64", "common")),

@@ -14,6 +14,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::ops::Deref;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -21,7 +22,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{flock, FlockOperation};
 use sha2::{Digest, Sha256};
 
-use crate::error::LabError;
+use crate::error::{LabError, OrCannot};
 
 /// Images unused for this long are removed.
 const IMAGE_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -38,10 +39,19 @@ pub struct Cache {
     root: PathBuf,
 }
 
-/// Held while the cache changes; released when dropped.
+/// The cache while nobody else may change it; released when dropped.
 #[derive(Debug)]
-pub struct CacheLock {
+pub struct LockedCache {
+    cache: Cache,
     _file: File,
+}
+
+impl Deref for LockedCache {
+    type Target = Cache;
+
+    fn deref(&self) -> &Cache {
+        &self.cache
+    }
 }
 
 /// Scratch space of one run, removed when dropped.
@@ -78,7 +88,7 @@ impl Cache {
         };
         for dir in ["apt", "kernels", "images", "run"] {
             let path = cache.path(dir);
-            fs::create_dir_all(&path).map_err(|error| LabError::io("create", &path, error))?;
+            fs::create_dir_all(&path).or_cannot("create", &path)?;
         }
         Ok(cache)
     }
@@ -88,53 +98,36 @@ impl Cache {
     }
 
     /// Waits until the cache is free and locks it.
-    pub fn lock(&self, progress: &mut dyn FnMut(&str)) -> Result<CacheLock, LabError> {
+    pub fn lock(&self, progress: &mut dyn FnMut(&str)) -> Result<LockedCache, LabError> {
         let path = self.path("lock");
         let file = File::options()
             .create(true)
             .truncate(false)
             .write(true)
             .open(&path)
-            .map_err(|error| LabError::io("open", &path, error))?;
+            .or_cannot("open", &path)?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             progress("waiting for another run that is preparing the cache");
-            flock(&file, FlockOperation::LockExclusive)
-                .map_err(|error| LabError::io("lock", &path, error))?;
+            flock(&file, FlockOperation::LockExclusive).or_cannot("lock", &path)?;
         }
-        Ok(CacheLock { _file: file })
+        Ok(LockedCache {
+            cache: self.clone(),
+            _file: file,
+        })
     }
 
     /// Creates scratch space. Also removes leftovers of runs that were killed.
     pub fn run_dir(&self) -> Result<RunDir, LabError> {
         let base = self.path("run");
-        self.sweep_runs(&base);
+        sweep_runs(&base);
         let dir = tempfile::Builder::new()
             .prefix("run-")
             .tempdir_in(&base)
-            .map_err(|error| LabError::io("create a directory in", &base, error))?;
+            .or_cannot("create a directory in", &base)?;
         let lock_path = dir.path().join("lock");
-        let lock =
-            File::create(&lock_path).map_err(|error| LabError::io("create", &lock_path, error))?;
-        flock(&lock, FlockOperation::LockExclusive)
-            .map_err(|error| LabError::io("lock", &lock_path, error))?;
+        let lock = File::create(&lock_path).or_cannot("create", &lock_path)?;
+        flock(&lock, FlockOperation::LockExclusive).or_cannot("lock", &lock_path)?;
         Ok(RunDir { dir, _lock: lock })
-    }
-
-    /// Removes the directories of killed runs: those whose lock nobody holds. The minute of grace covers the
-    /// time between the creation of a directory and its lock.
-    #[allow(clippy::unused_self)]
-    fn sweep_runs(&self, base: &Path) {
-        for entry in fs::read_dir(base).into_iter().flatten().flatten() {
-            let path = entry.path();
-            let free = match File::open(path.join("lock")) {
-                Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
-                Err(error) => error.kind() == io::ErrorKind::NotFound,
-            };
-            if free && older_than(&path, Duration::from_secs(60)) {
-                // Another run may sweep at the same time.
-                let _ = fs::remove_dir_all(&path);
-            }
-        }
     }
 
     /// The image `name` if it exists and its checksum is right; marks it as used now.
@@ -160,10 +153,25 @@ impl Cache {
         prune(&images, IMAGES_KEPT);
         let path = images.join(name);
         let sums = sums_path(&path);
-        fs::write(&sums, sha256_file(built)?)
-            .map_err(|error| LabError::io("write", &sums, error))?;
-        fs::rename(built, &path).map_err(|error| LabError::io("rename", &path, error))?;
+        fs::write(&sums, sha256_file(built)?).or_cannot("write", &sums)?;
+        fs::rename(built, &path).or_cannot("rename", &path)?;
         Ok(path)
+    }
+}
+
+/// Removes the directories of killed runs: those whose lock nobody holds. The minute of grace covers the
+/// time between the creation of a directory and its lock.
+fn sweep_runs(base: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let free = match File::open(path.join("lock")) {
+            Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        if free && older_than(&path, Duration::from_secs(60)) {
+            // Another run may sweep at the same time.
+            let _ = fs::remove_dir_all(&path);
+        }
     }
 }
 
@@ -197,7 +205,7 @@ fn prune(images: &Path, kept: u64) {
 
 /// SHA-256 of a file, lower-case hexadecimal.
 pub fn sha256_file(path: &Path) -> Result<String, LabError> {
-    let mut file = File::open(path).map_err(|error| LabError::io("open", path, error))?;
+    let mut file = File::open(path).or_cannot("open", path)?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0_u8; 1 << 20];
     loop {

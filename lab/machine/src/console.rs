@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::error::LabError;
+use crate::error::{LabError, OrCannot};
 
 /// Time for a guest that panicked to print where; then it is ended.
 const LAST_WORDS: Duration = Duration::from_secs(3);
@@ -56,12 +56,9 @@ pub fn watch(
     on_line: &mut dyn FnMut(&str) -> Next,
 ) -> Result<Ending, LabError> {
     let signals = GuestSignals::enter()?;
-    let log_file = File::create(log).map_err(|error| LabError::io("create", log, error))?;
-    let complaints = tempfile::tempfile()
-        .map_err(|error| LabError::io("create a file in", &std::env::temp_dir(), error))?;
-    let for_child = complaints
-        .try_clone()
-        .map_err(|error| LabError::io("duplicate", log, error))?;
+    let log_file = File::create(log).or_cannot("create", log)?;
+    let complaints = tempfile::tempfile().or_cannot("create a file in", &std::env::temp_dir())?;
+    let for_child = complaints.try_clone().or_cannot("duplicate", log)?;
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -114,10 +111,7 @@ pub fn watch(
         // It may have ended already.
         let _ = child.0.kill();
     }
-    let status = child
-        .0
-        .wait()
-        .map_err(|error| LabError::io("wait for QEMU of", log, error))?;
+    let status = child.0.wait().or_cannot("wait for QEMU of", log)?;
     // The reader ends with the pipe; its only result is the log.
     let _ = reader.join();
     Ok(match (ending, panic) {

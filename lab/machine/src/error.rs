@@ -63,6 +63,18 @@ impl LabError {
     }
 }
 
+/// Turns the error of an operation on one of the lab's own files into [`LabError::io`].
+pub trait OrCannot<T> {
+    /// `action` and `path` as in "cannot create /some/path".
+    fn or_cannot(self, action: &str, path: &Path) -> Result<T, LabError>;
+}
+
+impl<T, E: Display> OrCannot<T> for Result<T, E> {
+    fn or_cannot(self, action: &str, path: &Path) -> Result<T, LabError> {
+        self.map_err(|error| LabError::io(action, path, error))
+    }
+}
+
 fn one_line(text: String) -> String {
     if text.contains('\n') {
         text.split_whitespace().collect::<Vec<_>>().join(" ")

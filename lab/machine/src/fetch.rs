@@ -12,7 +12,7 @@ use std::process::Command;
 
 use crate::architecture::Architecture;
 use crate::cache::Cache;
-use crate::error::LabError;
+use crate::error::{LabError, OrCannot};
 use crate::tools;
 
 pub mod sources;
@@ -116,7 +116,7 @@ impl World {
 
     /// Downloads packages into `dir`, verified by apt; returns the files, sorted.
     pub fn download(&self, packages: &[Package], dir: &Path) -> Result<Vec<PathBuf>, LabError> {
-        fs::create_dir_all(dir).map_err(|error| LabError::io("create", dir, error))?;
+        fs::create_dir_all(dir).or_cannot("create", dir)?;
         tools::run(
             self.apt("apt-get")?.current_dir(dir).arg("download").args(
                 packages
@@ -125,7 +125,7 @@ impl World {
             ),
             REMEDY_ARCHIVE,
         )?;
-        let entries = fs::read_dir(dir).map_err(|error| LabError::io("list", dir, error))?;
+        let entries = fs::read_dir(dir).or_cannot("list", dir)?;
         let mut files: Vec<_> = entries
             .flatten()
             .map(|entry| entry.path())
@@ -161,7 +161,7 @@ impl World {
     ) -> Result<(), LabError> {
         for dir in ["state/lists/partial", "cache/archives/partial"] {
             let path = self.dir.join(dir);
-            fs::create_dir_all(&path).map_err(|error| LabError::io("create", &path, error))?;
+            fs::create_dir_all(&path).or_cannot("create", &path)?;
         }
         for (name, text) in [
             ("private.sources", stanzas.to_owned()),
@@ -169,7 +169,7 @@ impl World {
             ("apt.conf", configuration(&self.dir, architecture)),
         ] {
             let path = self.dir.join(name);
-            fs::write(&path, text).map_err(|error| LabError::io("write", &path, error))?;
+            fs::write(&path, text).or_cannot("write", &path)?;
         }
         Ok(())
     }

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::architecture::Architecture;
-use crate::cache::{Cache, CacheLock};
-use crate::error::LabError;
+use crate::cache::{Cache, LockedCache};
+use crate::error::{LabError, OrCannot};
 use crate::fetch::{Package, World};
 use crate::kernels::{self, flavor, Kernel, Series, Wanted};
 use crate::packages::{cached, keep, unpack};
@@ -50,8 +50,7 @@ fn kbuild_of(index: &[Package], abi: &str) -> Option<Vec<Package>> {
 /// The packages of a kernel's headers and of the build tools, from the cache if intact. `None`: the archive has
 /// moved on to another ABI.
 fn obtain(
-    cache: &Cache,
-    _lock: &CacheLock,
+    cache: &LockedCache,
     architecture: Architecture,
     series: Series,
     kernel: &Kernel,
@@ -89,14 +88,13 @@ type Choice<'a> = dyn Fn(&[Package]) -> Option<Vec<Package>> + 'a;
 /// The headers of the cached kernel. If the archive no longer has them, those of the series' newest kernel,
 /// which replaces the cached one.
 fn obtain_with_kernel(
-    cache: &Cache,
-    lock: &CacheLock,
+    cache: &LockedCache,
     architecture: Architecture,
     series: Series,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(Kernel, Vec<PathBuf>), LabError> {
-    let kernel = kernels::obtain(cache, lock, architecture, series, progress)?;
-    if let Some(debs) = obtain(cache, lock, architecture, series, &kernel, progress)? {
+    let kernel = kernels::obtain(cache, architecture, series, progress)?;
+    if let Some(debs) = obtain(cache, architecture, series, &kernel, progress)? {
         return Ok((kernel, debs));
     }
     progress(&format!(
@@ -104,9 +102,9 @@ fn obtain_with_kernel(
         kernel.release
     ));
     let old = cache.path("kernels").join(architecture.name(series.name()));
-    fs::remove_dir_all(&old).map_err(|error| LabError::io("remove", &old, error))?;
-    let kernel = kernels::obtain(cache, lock, architecture, series, progress)?;
-    let debs = obtain(cache, lock, architecture, series, &kernel, progress)?.ok_or_else(|| {
+    fs::remove_dir_all(&old).or_cannot("remove", &old)?;
+    let kernel = kernels::obtain(cache, architecture, series, progress)?;
+    let debs = obtain(cache, architecture, series, &kernel, progress)?.ok_or_else(|| {
         LabError::environment(
             format!("the archive has {} without its headers", kernel.release),
             "try again when the archive is complete",
@@ -128,16 +126,14 @@ pub fn build_module(
     out: &Path,
     progress: &mut dyn FnMut(&str),
 ) -> Result<PathBuf, LabError> {
-    let cache = Cache::open()?;
-    let lock = cache.lock(progress)?;
+    let cache = Cache::open()?.lock(progress)?;
     let scratch = cache.run_dir()?;
     let tree = scratch.path().join("tree");
     let work = tree.join("module");
     copy_sources(source, &work)?;
     let (kernel, mut command) = match wanted {
         Wanted::Series(series) => {
-            let (kernel, debs) =
-                obtain_with_kernel(&cache, &lock, architecture, *series, progress)?;
+            let (kernel, debs) = obtain_with_kernel(&cache, architecture, *series, progress)?;
             let unpacked = Unpacked {
                 architecture,
                 series: *series,
@@ -149,15 +145,13 @@ pub fn build_module(
             (kernel, make)
         }
         Wanted::Built(headers) => {
-            let kernel = wanted.obtain(&cache, &lock, architecture, progress)?;
+            let kernel = wanted.obtain(&cache, architecture, progress)?;
             (kernel, make_here(architecture, headers, &work)?)
         }
     };
     // The rest needs no lock: it works on this run's own files.
-    drop(lock);
-    let output = command
-        .output()
-        .map_err(|error| LabError::io("run", Path::new("make"), error))?;
+    drop(cache);
+    let output = command.output().or_cannot("run", Path::new("make"))?;
     let built = work.join(format!("{name}.ko"));
     if !output.status.success() || !built.exists() {
         return Err(LabError::failed(
@@ -170,7 +164,7 @@ pub fn build_module(
         ));
     }
     let target = out.join(format!("{name}.ko"));
-    fs::copy(&built, &target).map_err(|error| LabError::io("write", &target, error))?;
+    fs::copy(&built, &target).or_cannot("write", &target)?;
     Ok(target)
 }
 
@@ -228,10 +222,9 @@ fn make_here(architecture: Architecture, headers: &Path, work: &Path) -> Result<
 
 /// Replaces `/usr/src` in a Makefile of the headers by its counterpart below `tree`.
 fn turn_to(makefile: &Path, tree: &Path) -> Result<(), LabError> {
-    let text =
-        fs::read_to_string(makefile).map_err(|error| LabError::io("read", makefile, error))?;
+    let text = fs::read_to_string(makefile).or_cannot("read", makefile)?;
     let turned = text.replace("/usr/src/", &format!("{}/usr/src/", tree.display()));
-    fs::write(makefile, turned).map_err(|error| LabError::io("write", makefile, error))
+    fs::write(makefile, turned).or_cannot("write", makefile)
 }
 
 /// Arguments of `make`.
@@ -260,16 +253,14 @@ fn runs_here(architecture: Architecture, headers: &Path) -> Result<bool, LabErro
     let modpost = headers.join("scripts/mod/modpost");
     // Without arguments it succeeds or complains without doing anything; a failing loader exits with 127 or 1
     // and names GLIBC.
-    let output = Command::new(&modpost)
-        .output()
-        .map_err(|error| LabError::io("run", &modpost, error))?;
+    let output = Command::new(&modpost).output().or_cannot("run", &modpost)?;
     Ok(!String::from_utf8_lossy(&output.stderr).contains("GLIBC_"))
 }
 
 /// Copies the files of a source directory, without subdirectories and output of an earlier build.
 fn copy_sources(from: &Path, to: &Path) -> Result<(), LabError> {
-    fs::create_dir_all(to).map_err(|error| LabError::io("create", to, error))?;
-    let entries = fs::read_dir(from).map_err(|error| LabError::io("list", from, error))?;
+    fs::create_dir_all(to).or_cannot("create", to)?;
+    let entries = fs::read_dir(from).or_cannot("list", from)?;
     for path in entries.flatten().map(|entry| entry.path()) {
         let source = path
             .extension()
@@ -277,7 +268,7 @@ fn copy_sources(from: &Path, to: &Path) -> Result<(), LabError> {
             || path.ends_with("Kbuild");
         if path.is_file() && source && !path.to_string_lossy().ends_with(".mod.c") {
             let target = to.join(path.file_name().unwrap_or_default());
-            fs::copy(&path, &target).map_err(|error| LabError::io("write", &target, error))?;
+            fs::copy(&path, &target).or_cannot("write", &target)?;
         }
     }
     Ok(())

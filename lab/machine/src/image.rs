@@ -17,8 +17,8 @@ use std::process::{Command, Stdio};
 use serde::{Deserialize, Serialize};
 
 use crate::architecture::Architecture;
-use crate::cache::{sha256_bytes, Cache, CacheLock};
-use crate::error::LabError;
+use crate::cache::{sha256_bytes, Cache, LockedCache};
+use crate::error::{LabError, OrCannot};
 use crate::fetch::{Package, World};
 use crate::tools;
 
@@ -115,8 +115,7 @@ struct Recipe {
 /// The read-only root image with [`BASE_PACKAGES`] and `extra` packages of a release; built if it is not
 /// cached.
 pub fn root_image(
-    cache: &Cache,
-    _lock: &CacheLock,
+    cache: &LockedCache,
     architecture: Architecture,
     release: &str,
     extra: &[String],
@@ -172,7 +171,7 @@ pub fn root_image(
         packages: list,
     };
     let text = serde_json::to_string_pretty(&recipe).expect("a recipe is plain data");
-    fs::write(&recipe_path, text).map_err(|error| LabError::io("write", &recipe_path, error))?;
+    fs::write(&recipe_path, text).or_cannot("write", &recipe_path)?;
     Ok(path)
 }
 
@@ -213,7 +212,7 @@ fn build_root(
 fn skeleton(tree: &Path) -> Result<(), LabError> {
     for dir in DIRECTORIES {
         let path = tree.join(dir);
-        fs::create_dir_all(&path).map_err(|error| LabError::io("create", &path, error))?;
+        fs::create_dir_all(&path).or_cannot("create", &path)?;
     }
     for (link, target) in [
         ("bin", "usr/bin"),
@@ -225,7 +224,7 @@ fn skeleton(tree: &Path) -> Result<(), LabError> {
         ("etc/mtab", "/proc/self/mounts"),
     ] {
         let path = tree.join(link);
-        symlink(target, &path).map_err(|error| LabError::io("create", &path, error))?;
+        symlink(target, &path).or_cannot("create", &path)?;
     }
     Ok(())
 }
@@ -287,7 +286,7 @@ fn finish_tree(tree: &Path) -> Result<(), LabError> {
     }
     let awk = tree.join("usr/bin/awk");
     if !awk.exists() {
-        symlink("mawk", &awk).map_err(|error| LabError::io("create", &awk, error))?;
+        symlink("mawk", &awk).or_cannot("create", &awk)?;
     }
     Ok(())
 }

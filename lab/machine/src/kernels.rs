@@ -20,8 +20,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::architecture::Architecture;
-use crate::cache::{sha256_file, Cache, CacheLock};
-use crate::error::LabError;
+use crate::cache::{sha256_file, LockedCache};
+use crate::error::{LabError, OrCannot};
 use crate::fetch::{Package, World};
 use crate::packages;
 
@@ -121,13 +121,12 @@ impl Wanted {
     /// Environment: it cannot be fetched, or the tree contains no kernel.
     pub fn obtain(
         &self,
-        cache: &Cache,
-        lock: &CacheLock,
+        cache: &LockedCache,
         architecture: Architecture,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Kernel, LabError> {
         match self {
-            Self::Series(series) => obtain(cache, lock, architecture, *series, progress),
+            Self::Series(series) => obtain(cache, architecture, *series, progress),
             Self::Built(tree) => built(tree),
         }
     }
@@ -188,8 +187,7 @@ impl Kernel {
 
 /// The cached kernel of a series, fetched when it is missing or damaged.
 pub fn obtain(
-    cache: &Cache,
-    lock: &CacheLock,
+    cache: &LockedCache,
     architecture: Architecture,
     series: Series,
     progress: &mut dyn FnMut(&str),
@@ -201,7 +199,7 @@ pub fn obtain(
         }
         progress("the cached kernel is damaged");
     }
-    fetch(cache, lock, architecture, series, &dir, progress).map_err(|error| {
+    fetch(cache, architecture, series, &dir, progress).map_err(|error| {
         LabError::environment(
             format!("kernel {series} cannot be fetched: {}", error.cause()),
             error.remedy(),
@@ -246,8 +244,7 @@ fn load(dir: &Path) -> Option<Kernel> {
 }
 
 fn fetch(
-    cache: &Cache,
-    _lock: &CacheLock,
+    cache: &LockedCache,
     architecture: Architecture,
     series: Series,
     dir: &Path,
@@ -285,8 +282,7 @@ fn fetch(
                 unpack(&candidate, &flavor, &debs, scratch.path(), &staging)?;
                 // Already gone or half removed: the rename below needs the name free.
                 let _ = fs::remove_dir_all(dir);
-                return fs::rename(&staging, dir)
-                    .map_err(|error| LabError::io("create", dir, error));
+                return fs::rename(&staging, dir).or_cannot("create", dir);
             }
             Err(error) => last_error = error,
         }
@@ -368,9 +364,9 @@ fn unpack(
             "the archive's layout changed: choose another series",
         ));
     };
-    fs::create_dir_all(staging).map_err(|error| LabError::io("create", staging, error))?;
+    fs::create_dir_all(staging).or_cannot("create", staging)?;
     for (from, to) in [(image, "vmlinuz"), (modules.join("kernel"), "modules")] {
-        fs::rename(&from, staging.join(to)).map_err(|error| LabError::io("move", &from, error))?;
+        fs::rename(&from, staging.join(to)).or_cannot("move", &from)?;
     }
     // Optional, for information: the list of built-in modules and the configuration.
     for (from, to) in [
@@ -394,7 +390,7 @@ fn unpack(
     };
     let text = serde_json::to_string_pretty(&manifest).expect("a manifest is plain data");
     let path = staging.join("manifest.json");
-    fs::write(&path, text).map_err(|error| LabError::io("write", &path, error))
+    fs::write(&path, text).or_cannot("write", &path)
 }
 
 fn collect_sums(
@@ -402,7 +398,7 @@ fn collect_sums(
     dir: &Path,
     files: &mut BTreeMap<String, String>,
 ) -> Result<(), LabError> {
-    let entries = fs::read_dir(dir).map_err(|error| LabError::io("list", dir, error))?;
+    let entries = fs::read_dir(dir).or_cannot("list", dir)?;
     for path in entries.flatten().map(|entry| entry.path()) {
         if path.is_dir() {
             collect_sums(base, &path, files)?;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::error::LabError;
+use crate::error::{LabError, OrCannot};
 use crate::kernels::Kernel;
 use crate::tools;
 
@@ -68,7 +68,7 @@ fn decompressed(path: &Path) -> Result<Vec<u8>, LabError> {
     let program = match path.extension().and_then(|extension| extension.to_str()) {
         Some("xz") => "xz",
         Some("zst") => "zstd",
-        _ => return fs::read(path).map_err(|error| LabError::io("read", path, error)),
+        _ => return fs::read(path).or_cannot("read", path),
     };
     let output = tools::run(
         Command::new(tools::find(program)?)

@@ -8,7 +8,7 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::cache::{sha256_file, Cache};
-use crate::error::LabError;
+use crate::error::{LabError, OrCannot};
 use crate::fetch::{Package, World};
 use crate::tools;
 
@@ -39,12 +39,12 @@ pub(crate) fn keep(
     }
     let text = serde_json::to_string_pretty(&manifest).expect("a manifest is plain data");
     let path = staging.join("manifest.json");
-    fs::write(&path, text).map_err(|error| LabError::io("write", &path, error))?;
+    fs::write(&path, text).or_cannot("write", &path)?;
     // Already gone or damaged: the rename needs the name free, and its parent.
     let _ = fs::remove_dir_all(dir);
     let parent = dir.parent().unwrap_or(dir);
-    fs::create_dir_all(parent).map_err(|error| LabError::io("create", parent, error))?;
-    fs::rename(&staging, dir).map_err(|error| LabError::io("create", dir, error))?;
+    fs::create_dir_all(parent).or_cannot("create", parent)?;
+    fs::rename(&staging, dir).or_cannot("create", dir)?;
     cached(dir).ok_or_else(|| {
         LabError::environment(
             format!("{} vanished", dir.display()),

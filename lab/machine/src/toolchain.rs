@@ -11,7 +11,7 @@ use std::process::Command;
 
 use crate::architecture::Architecture;
 use crate::cache::Cache;
-use crate::error::LabError;
+use crate::error::{LabError, OrCannot};
 use crate::fetch::World;
 use crate::kernels::Series;
 use crate::packages::{cached, keep, unpack};
@@ -54,8 +54,7 @@ pub(crate) fn install(
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), LabError> {
     let variables = headers.join(".kernelvariables");
-    let text =
-        fs::read_to_string(&variables).map_err(|error| LabError::io("read", &variables, error))?;
+    let text = fs::read_to_string(&variables).or_cannot("read", &variables)?;
     let compiler = compiler(&text).ok_or_else(|| {
         LabError::environment(
             format!("{} names no compiler", variables.display()),
@@ -88,7 +87,7 @@ pub(crate) fn install(
     shell(tree)?;
     for name in ["dev", "proc"] {
         let path = tree.join(name);
-        fs::create_dir_all(&path).map_err(|error| LabError::io("create", &path, error))?;
+        fs::create_dir_all(&path).or_cannot("create", &path)?;
     }
     Ok(())
 }
@@ -128,11 +127,10 @@ fn kbuild_package(debs: &[PathBuf]) -> Option<String> {
 fn merge_usr(tree: &Path) -> Result<(), LabError> {
     for name in ["bin", "sbin", "lib", "lib64"] {
         let target = tree.join("usr").join(name);
-        fs::create_dir_all(&target).map_err(|error| LabError::io("create", &target, error))?;
+        fs::create_dir_all(&target).or_cannot("create", &target)?;
         let link = tree.join(name);
         if !link.exists() {
-            std::os::unix::fs::symlink(format!("usr/{name}"), &link)
-                .map_err(|error| LabError::io("create", &link, error))?;
+            std::os::unix::fs::symlink(format!("usr/{name}"), &link).or_cannot("create", &link)?;
         }
     }
     Ok(())
@@ -143,8 +141,7 @@ fn shell(tree: &Path) -> Result<(), LabError> {
     for (name, program) in [("sh", "dash"), ("awk", "mawk")] {
         let link = tree.join("usr/bin").join(name);
         if fs::symlink_metadata(&link).is_err() {
-            std::os::unix::fs::symlink(program, &link)
-                .map_err(|error| LabError::io("create", &link, error))?;
+            std::os::unix::fs::symlink(program, &link).or_cannot("create", &link)?;
         }
     }
     Ok(())

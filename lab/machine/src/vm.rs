@@ -15,12 +15,12 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::architecture::Architecture;
-use crate::cache::{Cache, CacheLock};
+use crate::cache::{Cache, LockedCache};
 use crate::console::{watch, Ending, Next};
-use crate::error::LabError;
+use crate::error::{LabError, OrCannot};
 use crate::job_disk;
 use crate::kernels::{Kernel, Wanted};
 use crate::qemu::{
@@ -120,8 +120,6 @@ pub struct GuestOutput {
     pub console_log: PathBuf,
     /// Boots that panicked before the one that succeeded.
     pub retries: u32,
-    /// Seconds from power-on to the guest's init; `None` when it did not report it.
-    pub boot_s: Option<f64>,
     pub accelerator: Accelerator,
     /// `uname -r` of the kernel booted.
     pub kernel_release: String,
@@ -146,19 +144,17 @@ pub fn prepare(spec: &VmSpec, progress: &mut dyn FnMut(&str)) -> Result<Prepared
     tools::check_all()?;
     let architecture = spec.architecture;
     let (qemu_major, qemu_version) = qemu::version(architecture)?;
-    let cache = Cache::open()?;
-    let lock = cache.lock(progress)?;
-    let kernel = spec.kernel.obtain(&cache, &lock, architecture, progress)?;
+    let cache = Cache::open()?.lock(progress)?;
+    let kernel = spec.kernel.obtain(&cache, architecture, progress)?;
     let kernel_image = kernel.image()?;
     let root = image::root_image(
         &cache,
-        &lock,
         architecture,
         spec.release,
         &spec.extra_packages,
         progress,
     )?;
-    let tools = image::tools_image(&cache, &lock, &kernel, &spec.binaries, &spec.modules)?;
+    let tools = image::tools_image(&cache, &kernel, &spec.binaries, &spec.modules)?;
     let mut prepared = Prepared {
         cache: cache.clone(),
         kernel,
@@ -171,7 +167,7 @@ pub fn prepare(spec: &VmSpec, progress: &mut dyn FnMut(&str)) -> Result<Prepared
     };
     // Only the emulator can count instructions, and only it can run another architecture than the host's.
     if spec.clock == Clock::Host && architecture == Architecture::default() {
-        prepared.accelerator = choose_accelerator(&prepared, &lock, progress)?;
+        prepared.accelerator = choose_accelerator(&prepared, &cache, progress)?;
     }
     Ok(prepared)
 }
@@ -187,45 +183,42 @@ pub fn run_guest(
     progress: &mut dyn FnMut(&str),
 ) -> Result<GuestOutput, LabError> {
     let prepared = prepare(spec, progress)?;
-    let first = boot(&prepared, spec, job, progress)?;
-    let (boot_outcome, retries) = match first {
-        Outcome::Panicked(line) => {
-            let kept = spec.console_log.with_extension("panic.log");
-            fs::rename(&spec.console_log, &kept)
-                .map_err(|error| LabError::io("rename", &spec.console_log, error))?;
-            progress(&format!(
-                "the guest panicked ({line}); trying once more, log kept in {}",
-                kept.display()
-            ));
-            (boot(&prepared, spec, job, progress)?, 1)
+    let mut retries = 0;
+    let report = loop {
+        match boot(&prepared, spec, job, progress)? {
+            Outcome::Reported(report) => break report,
+            Outcome::Panicked(line) if retries > 0 => {
+                return Err(LabError::environment(
+                    format!("the guest panicked twice: {line}"),
+                    format!(
+                        "read {}, or choose another kernel series",
+                        spec.console_log.display()
+                    ),
+                ))
+            }
+            Outcome::Panicked(line) => {
+                retries += 1;
+                let kept = spec.console_log.with_extension("panic.log");
+                fs::rename(&spec.console_log, &kept).or_cannot("rename", &spec.console_log)?;
+                progress(&format!(
+                    "the guest panicked ({line}); trying once more, log kept in {}",
+                    kept.display()
+                ));
+            }
         }
-        reported @ Outcome::Reported { .. } => (reported, 0),
     };
-    match boot_outcome {
-        Outcome::Panicked(line) => Err(LabError::environment(
-            format!("the guest panicked twice: {line}"),
-            format!(
-                "read {}, or choose another kernel series",
-                spec.console_log.display()
-            ),
-        )),
-        Outcome::Reported { report, boot_s } => Ok(GuestOutput {
-            report,
-            console_log: spec.console_log.clone(),
-            retries,
-            boot_s,
-            accelerator: prepared.accelerator,
-            kernel_release: prepared.kernel.release,
-            qemu_version: prepared.qemu_version,
-        }),
-    }
+    Ok(GuestOutput {
+        report,
+        console_log: spec.console_log.clone(),
+        retries,
+        accelerator: prepared.accelerator,
+        kernel_release: prepared.kernel.release,
+        qemu_version: prepared.qemu_version,
+    })
 }
 
 enum Outcome {
-    Reported {
-        report: Vec<u8>,
-        boot_s: Option<f64>,
-    },
+    Reported(Vec<u8>),
     Panicked(String),
 }
 
@@ -236,14 +229,12 @@ fn boot(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Outcome, LabError> {
     if let Some(dir) = spec.console_log.parent() {
-        fs::create_dir_all(dir).map_err(|error| LabError::io("create", dir, error))?;
+        fs::create_dir_all(dir).or_cannot("create", dir)?;
     }
     let run = prepared.cache.run_dir()?;
     let job_path = run.path().join("job");
-    job_disk::create(&job_path, job).map_err(|error| LabError::io("write", &job_path, error))?;
+    job_disk::create(&job_path, job).or_cannot("write", &job_path)?;
     let machine = machine(prepared, spec, run.path(), &job_path)?;
-    let begin = Instant::now();
-    let mut boot_s = None;
     let mut complaint = None;
     let ending = watch(
         Command::new(tools::find(machine.architecture.qemu())?).args(qemu::arguments(&machine)),
@@ -254,8 +245,6 @@ fn boot(
                 progress(message);
             } else if let Some(message) = line.strip_prefix(FAILURE_PREFIX) {
                 complaint = Some(message.to_owned());
-            } else if line == INIT_IS_UP {
-                boot_s = Some(begin.elapsed().as_secs_f64());
             }
             Next::Continue
         },
@@ -283,9 +272,9 @@ fn boot(
     }
     let report = File::open(&job_path)
         .and_then(|file| job_disk::read_message(&file, job_disk::REPORT_OFFSET))
-        .map_err(|error| LabError::io("read", &job_path, error))?;
+        .or_cannot("read", &job_path)?;
     match report {
-        Some(report) => Ok(Outcome::Reported { report, boot_s }),
+        Some(report) => Ok(Outcome::Reported(report)),
         None => Err(LabError::failed(
             complaint.unwrap_or_else(|| "the guest ended without a report".to_owned()),
             format!("read {log}"),
@@ -336,7 +325,7 @@ fn machine(
 fn empty(path: PathBuf, bytes: u64) -> Result<PathBuf, LabError> {
     File::create(&path)
         .and_then(|file| file.set_len(bytes))
-        .map_err(|error| LabError::io("create", &path, error))?;
+        .or_cannot("create", &path)?;
     Ok(path)
 }
 
@@ -344,16 +333,14 @@ fn empty(path: PathBuf, bytes: u64) -> Result<PathBuf, LabError> {
 /// reboots or QEMU changes.
 fn choose_accelerator(
     prepared: &Prepared,
-    _lock: &CacheLock,
+    cache: &LockedCache,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Accelerator, LabError> {
     if !qemu::kvm_is_accessible() {
         return Ok(Accelerator::Tcg);
     }
     let identity = qemu::probe_identity(&prepared.qemu_version);
-    let memory = prepared
-        .cache
-        .path(format!("kvm-{}", prepared.kernel.release));
+    let memory = cache.path(format!("kvm-{}", prepared.kernel.release));
     match fs::read_to_string(&memory)
         .unwrap_or_default()
         .strip_prefix(&identity)
@@ -364,7 +351,7 @@ fn choose_accelerator(
         _ => {}
     }
     progress("testing whether a stock kernel boots on KVM");
-    let run = prepared.cache.run_dir()?;
+    let run = cache.run_dir()?;
     let machine = Machine {
         architecture: Architecture::default(),
         accelerator: Accelerator::Kvm,
@@ -396,7 +383,6 @@ fn choose_accelerator(
     } else {
         Accelerator::Tcg
     };
-    fs::write(&memory, format!("{identity} {}", accelerator.name()))
-        .map_err(|error| LabError::io("write", &memory, error))?;
+    fs::write(&memory, format!("{identity} {}", accelerator.name())).or_cannot("write", &memory)?;
     Ok(accelerator)
 }

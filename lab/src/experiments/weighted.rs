@@ -22,7 +22,7 @@ use crate::machine::{guest_modules, host_time, program, with_disk, Machine};
 use crate::policy::Policy;
 use crate::protocol::{GuestReport, Job};
 use crate::{report, table};
-use justitia_machine::error::LabError;
+use justitia_machine::error::{LabError, OrCannot};
 use justitia_machine::kernels::Series;
 use justitia_machine::vm::VmSpec;
 
@@ -169,8 +169,7 @@ pub fn machine(settings: &Settings, progress: &mut dyn FnMut(&str)) -> Result<Ma
     }
     let mut module = None;
     if choices.policies.iter().any(|policy| policy.has_gate()) {
-        let dir = tempfile::tempdir()
-            .map_err(|error| LabError::io("create a directory in", &std::env::temp_dir(), error))?;
+        let dir = tempfile::tempdir().or_cannot("create a directory in", &std::env::temp_dir())?;
         binaries.push(gate_module::build(kernel, dir.path(), progress)?);
         module = Some(dir);
     }

@@ -79,22 +79,12 @@ pub(crate) fn setup(dir: &Path) -> Setup {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
 
     let mut progress = |line: &str| eprintln!("{line}");
-    let cache = Cache::open().unwrap();
-    let lock = cache.lock(&mut progress).unwrap();
+    let cache = Cache::open().unwrap().lock(&mut progress).unwrap();
     let architecture = Architecture::default();
-    let kernel =
-        kernels::obtain(&cache, &lock, architecture, Series::V6_12, &mut progress).unwrap();
-    let root = image::root_image(
-        &cache,
-        &lock,
-        architecture,
-        image::RELEASE,
-        &[],
-        &mut progress,
-    )
-    .unwrap();
-    let tools = image::tools_image(&cache, &lock, &kernel, &[program, resident.clone()], &[]);
-    drop(lock);
+    let kernel = kernels::obtain(&cache, architecture, Series::V6_12, &mut progress).unwrap();
+    let root = image::root_image(&cache, architecture, image::RELEASE, &[], &mut progress).unwrap();
+    let tools = image::tools_image(&cache, &kernel, &[program, resident.clone()], &[]);
+    drop(cache);
     // The guest's programs are in memory, where nothing can be dropped, because they are not part of the
     // measurement.
     let programs = tempfile::tempdir_in("/dev/shm").unwrap();

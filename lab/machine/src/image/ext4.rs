@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use crate::error::LabError;
+use crate::error::{LabError, OrCannot};
 use crate::tools;
 
 /// `root=PARTUUID=` of the root image: its disk signature and partition number.
@@ -26,7 +26,7 @@ pub(super) fn write_file(path: &Path, content: &[u8], mode: u32) -> Result<(), L
     fs::create_dir_all(dir)
         .and_then(|()| fs::write(path, content))
         .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(mode)))
-        .map_err(|error| LabError::io("write", path, error))
+        .or_cannot("write", path)
 }
 
 /// Makes an ext4 file system of `bytes` (whole blocks) at an offset, with the tree's content, owned by root.
@@ -73,7 +73,7 @@ pub(super) fn write_partition_table(image: &Path, bytes: u64) -> Result<(), LabE
         .write(true)
         .open(image)
         .and_then(|file| file.write_all_at(&partition_table(bytes), 0))
-        .map_err(|error| LabError::io("write", image, error))
+        .or_cannot("write", image)
 }
 
 fn partition_table(bytes: u64) -> [u8; 512] {

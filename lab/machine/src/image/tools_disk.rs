@@ -8,16 +8,15 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use super::ext4::{make_ext4, room_for, write_file};
-use crate::cache::{sha256_bytes, Cache, CacheLock};
-use crate::error::LabError;
+use crate::cache::{sha256_bytes, LockedCache};
+use crate::error::{LabError, OrCannot};
 use crate::kernels::Kernel;
 use crate::modules;
 
 /// The tools image for a kernel: `binaries` at the top level, `guest` as a link to the first of them,
 /// `modules/NN-NAME.ko` and `modules/order`.
 pub fn tools_image(
-    cache: &Cache,
-    _lock: &CacheLock,
+    cache: &LockedCache,
     kernel: &Kernel,
     binaries: &[PathBuf],
     module_names: &[String],
@@ -71,7 +70,7 @@ pub fn tools_image(
     }
     if let Some((program, ..)) = files.first().filter(|_| !binaries.is_empty()) {
         let link = tree.join("guest");
-        symlink(program, &link).map_err(|error| LabError::io("make", &link, error))?;
+        symlink(program, &link).or_cannot("make", &link)?;
     }
     let image = scratch.path().join("tools.img");
     make_ext4(&tree, &image, "tools", room_for(&tree, 8 << 20), 0)?;
