@@ -112,93 +112,71 @@ fn rows(document: &Document) -> Vec<Vec<String>> {
         rows.push(row);
     }
     rows.push(Vec::new());
-    rows.extend(residency(&results));
-    rows.extend(phases(&results));
-    rows.extend(responses(&results));
-    for (label, field, digits) in FOOTER {
-        if results
-            .iter()
-            .all(|result| field(&result.figures).is_none())
-        {
-            continue;
-        }
-        let mut row = vec![label.to_owned(); 1];
-        row.resize(FIXED, String::new());
-        for result in &results {
-            row.push(String::new());
-            row.push(known(field(&result.figures), digits));
-        }
-        rows.push(row);
-    }
+    rows.extend(beneath(&results));
     rows
 }
 
-/// The phases of each container: bandwidth and the longest operations.
-fn phases(results: &[&PolicyResult]) -> Vec<Vec<String>> {
+/// The rows beneath the containers: a label, and two cells for each policy.
+fn beneath(results: &[&PolicyResult]) -> Vec<Vec<String>> {
     let Some(first) = results.first() else {
         return Vec::new();
+    };
+    let row = |label: String, cells: &dyn Fn(&PolicyResult) -> [String; 2]| {
+        let mut row = vec![label];
+        row.resize(FIXED, String::new());
+        row.extend(results.iter().flat_map(|result| cells(result)));
+        row
     };
     let mut rows = Vec::new();
+    for (i, file) in first.figures.files.iter().enumerate() {
+        // In column `ratio`, the part of the file.
+        let label = format!("{}, least MB resident", file.name);
+        rows.push(row(label, &|result| {
+            let file = result.figures.files.get(i);
+            let part = file.and_then(FileFigures::least_part);
+            [
+                known(file.and_then(|file| file.least_mb), 1),
+                known(part, 2),
+            ]
+        }));
+    }
     for (c, container) in first.figures.containers.iter().enumerate() {
         for (p, phase) in container.phases.iter().enumerate() {
-            let mut row = vec![String::new(); FIXED];
-            row[0] = format!("{} {} MB/s, p99 ms", container.name, phase.name);
-            for result in results {
-                let containers = &result.figures.containers;
-                let phase = containers.get(c).and_then(|c| c.phases.get(p));
-                row.push(known(phase.and_then(|p| p.mb_per_s), 1));
-                row.push(known(phase.and_then(|p| p.p99_ms), 1));
-            }
-            rows.push(row);
+            let label = format!("{} {} MB/s, p99 ms", container.name, phase.name);
+            rows.push(row(label, &|result| {
+                let container = result.figures.containers.get(c);
+                let phase = container.and_then(|container| container.phases.get(p));
+                [
+                    known(phase.and_then(|p| p.mb_per_s), 1),
+                    known(phase.and_then(|p| p.p99_ms), 1),
+                ]
+            }));
         }
     }
-    rows
-}
-
-/// The slowest group's settling time after each event and, in column `ratio`, the greatest overshoot.
-fn responses(results: &[&PolicyResult]) -> Vec<Vec<String>> {
-    let Some(first) = results.first() else {
-        return Vec::new();
-    };
-    let row = |(i, event): (usize, &EventFigures)| {
-        let mut row = vec![format!(
-            "{}, {:.0} s windows: all settled s, overshoot",
-            event.event, event.window_s
-        )];
-        row.resize(FIXED, String::new());
-        for result in results {
+    for (i, event) in first.responses.iter().enumerate() {
+        let windows = format!("{:.0} s windows", event.window_s);
+        let label = format!("{}, {windows}: all settled s, overshoot", event.event);
+        rows.push(row(label, &|result| {
             let event = result.responses.get(i);
             let settled = event.map(|event| match (event.settled_s(), event.settled()) {
                 (Some(settled_s), _) => format!("{settled_s:.0}"),
                 (None, (settled, all)) => format!("{settled} of {all}"),
             });
-            let over = event.and_then(EventFigures::overshoot);
-            row.push(settled.unwrap_or_else(|| "-".to_owned()));
-            row.push(over.map_or_else(|| "-".to_owned(), |over| format!("{over:.2}")));
+            let over = known(event.and_then(EventFigures::overshoot), 2);
+            [settled.unwrap_or_else(|| "-".to_owned()), over]
+        }));
+    }
+    for (label, field, digits) in FOOTER {
+        if results
+            .iter()
+            .any(|result| field(&result.figures).is_some())
+        {
+            rows.push(row(label.to_owned(), &|result| {
+                [String::new(), known(field(&result.figures), digits)]
+            }));
         }
-        row
-    };
-    first.responses.iter().enumerate().map(row).collect()
-}
-
-/// Residency of each watched file: the least and, in column `ratio`, as a fraction of the file.
-fn residency(results: &[&PolicyResult]) -> Vec<Vec<String>> {
-    let Some(first) = results.first() else {
-        return Vec::new();
-    };
-    let row = |(i, file): (usize, &FileFigures)| {
-        let mut row = vec![format!("{}, least MB resident", file.name)];
-        row.resize(FIXED, String::new());
-        for result in results {
-            let file = result.figures.files.get(i);
-            let least = file.and_then(|file| file.least_mb);
-            let part = file.and_then(FileFigures::least_part);
-            row.push(known(least, 1));
-            row.push(known(part, 2));
-        }
-        row
-    };
-    first.figures.files.iter().enumerate().map(row).collect()
+    }
+    rows
 }
 
 fn known(value: Option<f64>, digits: usize) -> String {

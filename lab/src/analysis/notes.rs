@@ -93,22 +93,25 @@ fn policies_from(
     all.filter(|(_, most)| *most >= from).collect()
 }
 
+/// The words with commas between them; `None` without words.
+fn list(words: impl Iterator<Item = String>) -> Option<String> {
+    let words: Vec<String> = words.collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
 /// On a host with other work, policies differ without cause.
 fn busy_host(document: &Document) -> Option<String> {
     let busy = policies_from(document, QUIET_BELOW, |record| {
         record.head.host_busy_with_others
     });
-    let busy: Vec<String> = busy
+    let busy = busy
         .iter()
-        .map(|(policy, most)| format!("{:.0} % during {}", most * 100.0, policy.name()))
-        .collect();
-    (!busy.is_empty()).then(|| {
-        format!(
-            "other work took the host's CPU time ({}): do not compare totals or latencies; run \
-             again on an idle host",
-            busy.join(", ")
-        )
-    })
+        .map(|(policy, most)| format!("{:.0} % during {}", most * 100.0, policy.name()));
+    let busy = list(busy)?;
+    Some(format!(
+        "other work took the host's CPU time ({busy}): do not compare totals or latencies; run \
+         again on an idle host"
+    ))
 }
 
 /// The same holds if the host's CPUs change their speed, although no other work is visible there.
@@ -121,32 +124,27 @@ fn slow_host(document: &Document) -> Option<String> {
         })
     };
     let fastest = speeds().map(|(_, speed)| speed).reduce(f64::max)?;
-    let slow: Vec<String> = speeds()
+    let slow = speeds()
         .filter(|(_, speed)| *speed < fastest * SAME_SPEED_FROM)
-        .map(|(policy, speed)| format!("{:.2} during {}", speed / fastest, policy.name()))
-        .collect();
-    (!slow.is_empty()).then(|| {
-        format!(
-            "the host's CPUs were slower in some runs ({} of the fastest): do not compare totals or \
-             latencies; run again",
-            slow.join(", ")
-        )
-    })
+        .map(|(policy, speed)| format!("{:.2} during {}", speed / fastest, policy.name()));
+    let slow = list(slow)?;
+    Some(format!(
+        "the host's CPUs were slower in some runs ({slow} of the fastest): do not compare totals or \
+         latencies; run again"
+    ))
 }
 
 /// A guest without CPU time to spare does not get faster by what a policy does with memory and disk.
 fn short_of_cpu(document: &Document) -> Option<String> {
-    let busy: Vec<String> = policies_from(document, SHORT_FROM, |record| record.guest_cpu_busy)
+    let busy = policies_from(document, SHORT_FROM, |record| record.guest_cpu_busy);
+    let busy = busy
         .iter()
-        .map(|(policy, most)| format!("{:.0} % busy under {}", most * 100.0, policy.name()))
-        .collect();
-    (!busy.is_empty()).then(|| {
-        format!(
-            "the guest was short of CPU ({}), which is not divided by weight here: use larger files, a \
-             slower disk or a faster host",
-            busy.join(", ")
-        )
-    })
+        .map(|(policy, most)| format!("{:.0} % busy under {}", most * 100.0, policy.name()));
+    let busy = list(busy)?;
+    Some(format!(
+        "the guest was short of CPU ({busy}), which is not divided by weight here: use larger files, a \
+         slower disk or a faster host"
+    ))
 }
 
 /// On a disk with time to spare nobody competes.
@@ -167,19 +165,16 @@ fn uncontended(document: &Document, name: &str) -> Option<String> {
 fn slower_operations(document: &Document) -> Option<String> {
     let slow = |policy: Policy| document.policies.get(&policy)?.figures.slow_ops;
     let base = slow(Policy::Conventional)?;
-    let worse: Vec<String> = document
+    let worse = document
         .in_order()
         .filter(|(policy, _)| policy.runs_agent())
         .filter_map(|(policy, _)| Some((policy, slow(policy)?)))
         .filter(|(_, count)| *count > base)
-        .map(|(policy, count)| format!("{count:.0} under {}", policy.name()))
-        .collect();
-    (!worse.is_empty()).then(|| {
-        format!(
-            "operations over 2 s: {}, {base:.0} under conventional",
-            worse.join(", ")
-        )
-    })
+        .map(|(policy, count)| format!("{count:.0} under {}", policy.name()));
+    let worse = list(worse)?;
+    Some(format!(
+        "operations over 2 s: {worse}, {base:.0} under conventional"
+    ))
 }
 
 #[cfg(test)]

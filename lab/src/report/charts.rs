@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::html::{escape, fixed};
+use super::html::fixed;
 use super::plot::{ticks, ticks_within, Plot};
 use crate::analysis::aggregate::Range;
 
@@ -98,27 +98,17 @@ fn bar(
     range: Option<Range>,
 ) {
     let y = plot.y(value);
-    let mut svg = String::new();
-    let _ = write!(
-        svg,
-        "<rect class=\"bar\" style=\"fill:var(--{})\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\"><title>{}, weight {}: {}</title></rect>",
-        series.color,
-        (width - 1.0).max(0.5),
-        (plot.floor() - y).max(0.0),
-        escape(&series.label),
-        escape(category),
-        fixed(value, 2)
-    );
+    let fill = format!("var(--{})", series.color);
+    let size = ((width - 1.0).max(0.5), (plot.floor() - y).max(0.0));
+    let title = format!("{}, weight {category}: {}", series.label, fixed(value, 2));
+    plot.rect(("bar", &fill), (x, y), size, &title);
     if let Some(range) = range.filter(|range| range.max > range.min) {
         let middle = x + (width - 1.0) / 2.0;
-        let _ = write!(
-            svg,
-            "<line class=\"whisker\" x1=\"{middle:.1}\" x2=\"{middle:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>",
-            plot.y(range.min),
-            plot.y(range.max)
-        );
+        let (y1, y2) = (plot.y(range.min), plot.y(range.max));
+        plot.add(&format!(
+            "<line class=\"whisker\" x1=\"{middle:.1}\" x2=\"{middle:.1}\" y1=\"{y1:.1}\" y2=\"{y2:.1}\"/>"
+        ));
     }
-    plot.add(&svg);
 }
 
 fn describe(categories: &[String], ideal: &[f64], series: &[BarSeries]) -> String {

@@ -49,139 +49,117 @@ fn title(document: &Document) -> String {
     )
 }
 
-fn names(document: &Document) -> Vec<String> {
+/// Headings: the containers, and others after them.
+fn headings(document: &Document, others: &[&str]) -> Vec<String> {
     let containers = &document.environment.settings.databases.containers;
-    containers.iter().map(|c| c.name.clone()).collect()
+    let names = containers.iter().map(|c| c.name.as_str());
+    names.chain(others.iter().copied()).map(escape).collect()
+}
+
+/// A table of rows with their names.
+fn table<'a>(
+    caption: &str,
+    headings: &[String],
+    rows: impl IntoIterator<Item = (&'a str, Vec<String>)>,
+) -> String {
+    let head = ["Policy"].into_iter();
+    let head: Vec<&str> = head.chain(headings.iter().map(String::as_str)).collect();
+    let mut table = Table::numbers(caption, &head);
+    for (name, mut cells) in rows {
+        cells.insert(0, name.to_owned());
+        table.row(cells);
+    }
+    table.render()
 }
 
 /// Our results in the form of table VI.
 fn transactions(document: &Document) -> String {
-    let mut head = vec!["Policy".to_owned()];
-    head.extend(names(document));
-    head.push("Total".into());
-    head.push("Against no limits".into());
-    let mut table = table("Transactions", &head);
     let base = document.policies.get(&Policy::Conventional);
-    for (policy, result) in &document.policies {
-        let figures = &result.figures;
-        let mut row = vec![policy.name().to_owned()];
-        row.extend(figures.containers.iter().map(|c| fixed(c.transactions, 0)));
-        row.push(with_range(
-            Some(figures.transactions),
-            result.transactions_range,
-            0,
-            result.runs.len(),
+    let base = base.map(|base| base.figures.transactions);
+    let base = base.filter(|base| *base > 0.0);
+    let rows = document.policies.iter().map(|(policy, result)| {
+        let (figures, runs) = (&result.figures, result.runs.len());
+        let containers = figures.containers.iter();
+        let mut row: Vec<String> = containers.map(|c| fixed(c.transactions, 0)).collect();
+        let total = Some(figures.transactions);
+        row.push(with_range(total, result.transactions_range, 0, runs));
+        row.push(percent(
+            base.map(|base| figures.transactions / base - 1.0),
+            1,
         ));
-        let change = base
-            .map(|base| base.figures.transactions)
-            .filter(|base| *base > 0.0)
-            .map(|base| figures.transactions / base - 1.0);
-        row.push(percent(change, 1));
-        table.row(row);
-    }
-    table.render()
+        (policy.name(), row)
+    });
+    let headings = headings(document, &["Total", "Against no limits"]);
+    table("Transactions", &headings, rows)
 }
 
 /// Our results in the form of table VII.
 fn satisfaction(document: &Document) -> String {
-    let mut head = vec!["Policy".to_owned()];
-    head.extend(names(document));
-    head.push("All".into());
-    let mut table = table("Fraction of time satisfied (green or yellow)", &head);
-    for (policy, result) in &document.policies {
-        let figures = &result.figures;
-        let mut row = vec![policy.name().to_owned()];
-        row.extend(figures.containers.iter().map(|c| percent(c.satisfied, 0)));
-        let mut all = percent(figures.satisfied, 0);
+    let rows = document.policies.iter().map(|(policy, result)| {
+        let containers = result.figures.containers.iter();
+        let mut row: Vec<String> = containers.map(|c| percent(c.satisfied, 0)).collect();
+        let mut all = percent(result.figures.satisfied, 0);
         if let Some(range) = result.satisfied_range.filter(|_| result.runs.len() > 1) {
-            let _ = write!(
-                all,
-                "<small>{} to {}</small>",
-                percent(Some(range.min), 0),
-                percent(Some(range.max), 0)
-            );
+            let [min, max] = [range.min, range.max].map(|part| percent(Some(part), 0));
+            let _ = write!(all, "<small>{min} to {max}</small>");
         }
         row.push(all);
-        table.row(row);
-    }
-    table.render()
+        (policy.name(), row)
+    });
+    let caption = "Fraction of time satisfied (green or yellow)";
+    table(caption, &headings(document, &["All"]), rows)
 }
 
 /// The paper's tables for the scenario.
 fn published(document: &Document) -> String {
-    let mut head = vec!["Policy".to_owned()];
-    head.extend(names(document));
-    head.push("All".into());
-    let mut html = String::new();
-    if document.experiment == "eight-databases" {
-        for (caption, rows, digits) in [
-            (
-                "The paper's Table VI, millions of transactions",
-                paper::TABLE_VI,
-                1,
-            ),
-            (
-                "The paper's Table VII, percent of time satisfied",
-                paper::TABLE_VII,
-                0,
-            ),
-        ] {
-            html.push_str(&printed(caption, &head, rows, digits));
-        }
+    if document.experiment != "eight-databases" {
+        return String::new();
     }
-    html
+    let headings = headings(document, &["All"]);
+    let transactions = "The paper's Table VI, millions of transactions";
+    let satisfied = "The paper's Table VII, percent of time satisfied";
+    printed(transactions, &headings, paper::TABLE_VI, 1)
+        + &printed(satisfied, &headings, paper::TABLE_VII, 0)
 }
 
-fn printed(caption: &str, head: &[String], rows: &[Row], digits: usize) -> String {
-    let mut table = table(caption, head);
-    for (policy, values) in rows {
-        let mut row = vec![policy.name().to_owned()];
-        row.extend(values.iter().map(|value| fixed(*value, digits)));
-        table.row(row);
-    }
-    table.render()
+fn printed(caption: &str, headings: &[String], rows: &[Row], digits: usize) -> String {
+    let rows = rows.iter().map(|(policy, values)| {
+        let cells = values.iter().map(|value| fixed(*value, digits));
+        (policy.name(), cells.collect())
+    });
+    table(caption, headings, rows)
 }
 
 /// Our results in the form of table IV, beside table IV.
 fn rates(document: &Document) -> String {
     let settings = &document.environment.settings.databases;
-    let mut head = vec!["Policy".to_owned()];
-    let mut columns = Vec::new();
+    let (mut headings, mut columns, mut offered) = (Vec::new(), Vec::new(), Vec::new());
     for (phase, name) in settings.phases.iter().enumerate() {
         for (index, container) in settings.containers.iter().enumerate() {
-            if container.offered_tps[phase].is_some() {
-                head.push(format!("{} {}", escape(name), escape(&container.name)));
+            if let Some(rate) = container.offered_tps[phase] {
+                headings.push(format!("{} {}", escape(name), escape(&container.name)));
                 columns.push((phase, index));
+                offered.push(rate.to_string());
             }
         }
     }
-    let mut ours = table(
-        "Median transactions per second, by phase and container",
-        &head,
+    let ours = document.policies.iter().map(|(policy, result)| {
+        let containers = &result.figures.containers;
+        let cells = columns
+            .iter()
+            .map(|&(phase, index)| number(containers[index].phases[phase].median_tps, 0));
+        (policy.name(), cells.collect())
+    });
+    let caption = "Median transactions per second, by phase and container";
+    let mut html = table(
+        caption,
+        &headings,
+        [("offered", offered)].into_iter().chain(ours),
     );
-    let mut offered = vec!["offered".to_owned()];
-    offered.extend(columns.iter().map(|&(phase, index)| {
-        settings.containers[index].offered_tps[phase].map_or("–".into(), |rate| rate.to_string())
-    }));
-    ours.row(offered);
-    for (policy, result) in &document.policies {
-        let mut row = vec![policy.name().to_owned()];
-        row.extend(columns.iter().map(|&(phase, index)| {
-            let containers = &result.figures.containers;
-            number(containers[index].phases[phase].median_tps, 0)
-        }));
-        ours.row(row);
-    }
-    let mut html = ours.render();
     if document.experiment == "two-databases" {
-        html.push_str(&printed("The paper's Table IV", &head, paper::TABLE_IV, 0));
+        html += &printed("The paper's Table IV", &headings, paper::TABLE_IV, 0);
     }
     html
-}
-
-fn table(caption: &str, head: &[String]) -> Table {
-    let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    Table::numbers(caption, &head)
 }
 
 fn how_to_read(expected: &str) -> String {
@@ -236,12 +214,8 @@ fn environment(document: &Document) -> String {
                 let text = format!("agent {:.1} CPU seconds, {rss:.0} MB at most", cost.cpu_s);
                 table.fact(&name, &text);
             }
-            if let Some(busy) = run
-                .record
-                .head
-                .host_busy_with_others
-                .filter(|busy| *busy > 0.1)
-            {
+            let busy = run.record.head.host_busy_with_others;
+            if let Some(busy) = busy.filter(|busy| *busy > 0.1) {
                 let text = format!("the host was {:.0} % busy with others", busy * 100.0);
                 table.fact(&name, &text);
             }

@@ -3,15 +3,17 @@
 use std::fmt::Write;
 
 use super::charts::{self, bars, highest, BarSeries, Layer};
-use super::html::{escape, fixed, legend_entry, number};
+use super::html::{details, escape, fixed, legend_entry, number};
 use super::style::container_color;
 use super::tables::label;
 use super::{representative, window_words};
 use crate::analysis::ideal;
 use crate::analysis::record::{RunRecord, Series};
+use crate::analysis::result::AnalyzedRun;
 use crate::analysis::weighted::Document;
 use crate::experiments::paper::{self, PaperFigure};
 use crate::experiments::Measure;
+use crate::policy::Policy;
 
 /// Half the width of the moving mean of bandwidth over time, seconds. A fixed job may take only a second,
 /// which a wide mean would smear over the rest.
@@ -172,13 +174,11 @@ fn figure_markup(html: &mut String, title: &str, svg: &str, legend: &str, captio
 /// Bandwidth over time, stacked by container, one panel per policy on one scale.
 pub fn over_time(document: &Document) -> String {
     let settings = &document.environment.settings;
-    let ranks = ranks(document);
     let smoothing = smoothing_s(settings.measure);
     let events = settings.workload.events(&settings.containers);
-    let panels: Vec<(String, Vec<f64>, Vec<Layer>)> = document
-        .in_order()
-        .filter_map(|(policy, result)| {
-            let run = representative(result)?;
+    let order = order(document);
+    let panels: Vec<(&str, Vec<f64>, Vec<Layer>)> = shown(document)
+        .map(|(policy, run)| {
             let times = times(&run.record);
             let mean = run.figures.containers.iter();
             let mean: Vec<f64> = mean.map(|c| c.ideal_share.unwrap_or(0.0)).collect();
@@ -190,28 +190,18 @@ pub fn over_time(document: &Document) -> String {
                 }
             };
             let ideals: Vec<Vec<f64>> = times.iter().map(ideal).collect();
-            let mut layers: Vec<(usize, Layer)> = run
-                .record
-                .series
-                .iter()
-                .zip(&ranks)
-                .enumerate()
-                .map(|(place, (series, &rank))| {
-                    let layer = Layer {
-                        name: format!("{}, weight {}", series.name, series.weight),
-                        color: container_color(rank),
-                        ideal_shares: ideals.iter().map(|shares| shares[place]).collect(),
-                        values: times
-                            .iter()
-                            .map(|&t| rate_at(series, t, smoothing))
-                            .collect(),
-                    };
-                    (rank, layer)
-                })
-                .collect();
-            layers.sort_by_key(|(rank, _)| *rank);
-            let layers = layers.into_iter().map(|(_, layer)| layer).collect();
-            Some((policy.name().to_owned(), times, layers))
+            let layers = order.iter().enumerate().map(|(rank, &place)| {
+                let series = &run.record.series[place];
+                let rate = |&time_s: &f64| rate_at(series, time_s, smoothing);
+                Layer {
+                    name: format!("{}, weight {}", series.name, series.weight),
+                    color: container_color(rank),
+                    ideal_shares: ideals.iter().map(|shares| shares[place]).collect(),
+                    values: times.iter().map(rate).collect(),
+                }
+            });
+            let layers = layers.collect();
+            (policy.name(), times, layers)
         })
         .collect();
     let top = panels
@@ -233,7 +223,7 @@ pub fn over_time(document: &Document) -> String {
         fixed(2.0 * smoothing, 0),
         if warmup > 0.0 { "Faded: warm-up." } else { "" }
     );
-    html.push_str(&container_legend(document, &ranks));
+    html.push_str(&container_legend(document, &ranks(document)));
     html.push_str("<div class=\"pair\">\n");
     for (name, times, layers) in &panels {
         let title = format!("Bandwidth over time under {name}");
@@ -248,32 +238,16 @@ pub fn over_time(document: &Document) -> String {
 pub fn page_cache(document: &Document) -> String {
     let ranks = ranks(document);
     let mb = |bytes: u64| bytes as f64 / 1e6;
-    let top = document
-        .in_order()
-        .filter_map(|(_, result)| representative(result))
-        .flat_map(|run| {
-            run.record
-                .series
-                .iter()
-                .flat_map(|s| s.file_bytes.iter().copied())
-        })
-        .max()
-        .map_or(1.0, mb);
+    let series = shown(document).flat_map(|(_, run)| &run.record.series);
+    let top = series.flat_map(|series| series.file_bytes.iter().copied());
+    let top = top.max().map_or(1.0, mb);
     let mut html = String::from(
         "<h2>Page cache against threshold</h2>\n<p class=\"note\">MB charged to each container; \
          dashed, its memory.low (the threshold plus its other memory), cut off at the top of the \
          scale.</p>\n",
     );
-    for (policy, result) in document.in_order() {
-        let Some(run) = representative(result) else {
-            continue;
-        };
-        let open = if policy.runs_agent() { " open" } else { "" };
-        let label = label(policy);
-        let _ = write!(
-            html,
-            "<details{open}><summary>{label}</summary><div class=\"tiles\">"
-        );
+    for (policy, run) in shown(document) {
+        let mut tiles = String::from("<div class=\"tiles\">");
         for (series, &rank) in run.record.series.iter().zip(&ranks) {
             let cache: Vec<f64> = series.file_bytes.iter().map(|&b| mb(b)).collect();
             let low: Vec<Option<f64>> = series.low_bytes.iter().map(|b| b.map(mb)).collect();
@@ -286,9 +260,10 @@ pub fn page_cache(document: &Document) -> String {
                 &low,
                 top,
             );
-            let _ = write!(html, "<figure>{svg}</figure>");
+            let _ = write!(tiles, "<figure>{svg}</figure>");
         }
-        html.push_str("</div></details>\n");
+        tiles.push_str("</div>");
+        html.push_str(&details(policy.runs_agent(), &label(policy), &tiles));
     }
     html
 }
@@ -302,10 +277,7 @@ pub fn residency(document: &Document) -> String {
          charged for it. Pollution begins at {} s.</p>\n",
         fixed(from_s, 0)
     );
-    for (policy, result) in document.in_order() {
-        let Some(run) = representative(result) else {
-            continue;
-        };
+    for (policy, run) in shown(document) {
         let label = label(policy);
         let _ = write!(html, "<h3>{label}</h3><div class=\"tiles\">");
         for (i, file) in run.record.files.iter().enumerate() {
@@ -341,11 +313,23 @@ fn container_legend(document: &Document, ranks: &[usize]) -> String {
     format!("<ul class=\"legend\">{entries}</ul>\n")
 }
 
-/// Rank of each container by weight.
-fn ranks(document: &Document) -> Vec<usize> {
+/// The policies, each with the run that the charts over time show.
+fn shown(document: &Document) -> impl Iterator<Item = (Policy, &AnalyzedRun)> {
+    let results = document.in_order();
+    results.filter_map(|(policy, result)| Some((policy, representative(result)?)))
+}
+
+/// The places of the containers, by weight.
+fn order(document: &Document) -> Vec<usize> {
     let containers = &document.environment.settings.containers;
     let mut order: Vec<usize> = (0..containers.len()).collect();
     order.sort_by_key(|&i| containers[i].weight);
+    order
+}
+
+/// Rank of each container by weight.
+fn ranks(document: &Document) -> Vec<usize> {
+    let order = order(document);
     let mut ranks = vec![0; order.len()];
     for (rank, &i) in order.iter().enumerate() {
         ranks[i] = rank;

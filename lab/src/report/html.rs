@@ -68,6 +68,12 @@ pub fn with_range(value: Option<f64>, range: Option<Range>, digits: usize, runs:
     text
 }
 
+/// Details under a summary, both markup.
+pub fn details(open: bool, summary: &str, content: &str) -> String {
+    let open = if open { " open" } else { "" };
+    format!("<details{open}><summary>{summary}</summary>{content}</details>\n")
+}
+
 /// A table. Cells are markup already; the first column is a row header, the others are numbers.
 #[derive(Debug, Default)]
 pub struct Table {
@@ -77,7 +83,20 @@ pub struct Table {
     text: bool,
 }
 
+/// A column of a table: its heading, and the cell of an item, both markup.
+pub type Column<T> = (&'static str, fn(&T) -> String);
+
 impl Table {
+    /// A table with a row for each item.
+    pub fn of<T>(caption: &str, columns: &[Column<T>], items: impl IntoIterator<Item = T>) -> Self {
+        let head: Vec<&str> = columns.iter().map(|(heading, _)| *heading).collect();
+        let mut table = Self::numbers(caption, &head);
+        for item in items {
+            table.row(columns.iter().map(|(_, cell)| cell(&item)).collect());
+        }
+        table
+    }
+
     /// A table of numbers under a caption, both markup.
     pub fn numbers(caption: &str, head: &[&str]) -> Self {
         let head = head.iter().map(|cell| (*cell).to_owned()).collect();

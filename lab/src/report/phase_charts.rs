@@ -1,9 +1,7 @@
 //! The charts: lines over time, colors over time, transactions by phase. They take plain numbers and return
 //! inline SVG.
 
-use std::fmt::Write;
-
-use super::html::{escape, fixed};
+use super::html::fixed;
 use super::plot::{ticks, ticks_within, Plot};
 use crate::protocol::databases::Color;
 
@@ -105,13 +103,8 @@ pub fn colors(title: &str, phases: &Phases, rows: &[ColorRow]) -> String {
             let (fill, part) = look(color);
             let tall = (ROW - 4.0) * part;
             let (x0, x1) = (plot.x(from_s), plot.x(to_s));
-            let rect = format!(
-                "<rect class=\"color\" style=\"fill:{fill}\" x=\"{x0:.1}\" y=\"{:.1}\" \
-                 width=\"{:.1}\" height=\"{tall:.1}\"/>",
-                floor - tall,
-                (x1 - x0).max(0.4)
-            );
-            plot.add(&rect);
+            let size = ((x1 - x0).max(0.4), tall);
+            plot.rect(("color", fill), (x0, floor - tall), size, "");
         }
     }
     phases.draw(&mut plot, count);
@@ -156,18 +149,10 @@ pub fn stacks(
         for (container, color, values) in layers {
             let value = values.get(phase).copied().unwrap_or(0.0);
             let (y0, y1) = (plot.y(below), plot.y(below + value));
-            let mut rect = String::new();
-            let _ = write!(
-                rect,
-                "<rect class=\"band\" style=\"fill:var({color})\" x=\"{:.1}\" y=\"{y1:.1}\" \
-                 width=\"{width:.1}\" height=\"{:.1}\"><title>{}, phase {}: {}</title></rect>",
-                middle - width / 2.0,
-                (y0 - y1).max(0.0),
-                escape(container),
-                escape(name),
-                fixed(value, 0)
-            );
-            plot.add(&rect);
+            let fill = format!("var({color})");
+            let size = (width, (y0 - y1).max(0.0));
+            let title = format!("{container}, phase {name}: {}", fixed(value, 0));
+            plot.rect(("band", &fill), (middle - width / 2.0, y1), size, &title);
             below += value;
         }
         let floor = plot.floor() + 15.0;

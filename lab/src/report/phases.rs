@@ -1,45 +1,33 @@
 //! The phases of loads that time themselves, and the responses to an experiment's events: tables, and the
 //! headline.
 
-use super::html::{escape, fixed, number, percent, Table};
+use super::html::{escape, fixed, number, percent, Column, Table};
+use crate::analysis::figures::ContainerFigures;
 use crate::analysis::phases::PhaseFigures;
 use crate::analysis::responses::{EventFigures, Response, BAND};
 use crate::analysis::weighted::Document;
 use crate::protocol::Policy;
 
+type Row<'a> = (Policy, &'a ContainerFigures, &'a PhaseFigures);
+
 /// Bandwidth and latencies of each container's phases, policy by policy.
 pub fn table(document: &Document) -> String {
-    let mut table = Table::numbers(
-        "Quiet and under pressure",
-        &[
-            "Policy",
-            "Container",
-            "Phase",
-            "Seconds",
-            "MB/s",
-            "Operations",
-            "p50 ms",
-            "p99 ms",
-            "Longest ms",
-        ],
-    );
-    for (policy, result) in document.in_order() {
-        for container in &result.figures.containers {
-            for phase in &container.phases {
-                table.row(vec![
-                    policy.name().to_owned(),
-                    container.name.clone(),
-                    phase.name.clone(),
-                    number(phase.seconds, 2),
-                    number(phase.mb_per_s, 1),
-                    number(phase.ops, 0),
-                    number(phase.p50_ms, 2),
-                    number(phase.p99_ms, 2),
-                    number(phase.max_ms, 1),
-                ]);
-            }
-        }
-    }
+    let columns: [Column<Row>; 9] = [
+        ("Policy", |(policy, ..)| policy.name().to_owned()),
+        ("Container", |(_, container, _)| escape(&container.name)),
+        ("Phase", |(.., phase)| escape(&phase.name)),
+        ("Seconds", |(.., phase)| number(phase.seconds, 2)),
+        ("MB/s", |(.., phase)| number(phase.mb_per_s, 1)),
+        ("Operations", |(.., phase)| number(phase.ops, 0)),
+        ("p50 ms", |(.., phase)| number(phase.p50_ms, 2)),
+        ("p99 ms", |(.., phase)| number(phase.p99_ms, 2)),
+        ("Longest ms", |(.., phase)| number(phase.max_ms, 1)),
+    ];
+    let containers = document
+        .in_order()
+        .flat_map(|(policy, result)| result.figures.containers.iter().map(move |c| (policy, c)));
+    let phases = containers.flat_map(|(policy, c)| c.phases.iter().map(move |p| (policy, c, p)));
+    let table = Table::of("Quiet and under pressure", &columns, phases);
     format!("<h2>Phases</h2>\n{}", table.render())
 }
 

@@ -73,6 +73,25 @@ impl Plot {
         self.svg.push_str(svg);
     }
 
+    /// Draws a rectangle from its upper left corner; no title if it is empty.
+    pub fn rect(
+        &mut self,
+        (class, fill): (&str, &str),
+        (x, y): (f64, f64),
+        (width, height): (f64, f64),
+        title: &str,
+    ) {
+        let end = match title {
+            "" => "/>".to_owned(),
+            title => format!("><title>{}</title></rect>", escape(title)),
+        };
+        let _ = write!(
+            self.svg,
+            "<rect class=\"{class}\" style=\"fill:{fill}\" x=\"{x:.1}\" y=\"{y:.1}\" \
+             width=\"{width:.1}\" height=\"{height:.1}\"{end}"
+        );
+    }
+
     pub fn text(&mut self, class: &str, x: f64, y: f64, anchor: &str, text: &str) {
         let _ = write!(
             self.svg,

@@ -2,8 +2,12 @@
 
 use std::fmt::Write;
 
-use super::html::{escape, number, percent, with_range, Table};
+use super::html::{details, escape, number, percent, with_range, Column, Table};
+use crate::analysis::aggregate::Range;
+use crate::analysis::figures::{ContainerFigures, Figures};
 use crate::analysis::notes::notes;
+use crate::analysis::record::{KnobDifference, RunRecord};
+use crate::analysis::residency::FileFigures;
 use crate::analysis::result::PolicyResult;
 use crate::analysis::weighted::Document;
 use crate::experiments::Measure;
@@ -15,11 +19,7 @@ pub fn summary(document: &Document) -> String {
     html.push_str(&policies(document));
     html.push_str(&apart(document));
     if document.environment.settings.measure == Measure::Window {
-        let table = whole_run(document);
-        let _ = writeln!(
-            html,
-            "<details><summary>Whole run</summary>{table}</details>"
-        );
+        html.push_str(&details(false, "Whole run", &whole_run(document)));
     }
     let notes = notes(document);
     if !notes.is_empty() {
@@ -42,131 +42,99 @@ pub fn summary(document: &Document) -> String {
     html
 }
 
-fn policies(document: &Document) -> String {
-    let mut table = Table::numbers(
-        "Policies",
-        &[
-            "Policy",
-            "PV",
-            "Share error",
-            "U",
-            "Total MB/s",
-            "Hit ratio",
-            "Mean latency ms",
-            "Longest ms",
-            "Operations over 2 s",
-        ],
-    );
+/// A figure of a policy: its heading, value and decimals.
+type Figure = (&'static str, fn(&Figures) -> Option<f64>, usize);
+
+const SUMMARY: [Figure; 6] = [
+    ("PV", |f| f.pv, 2),
+    ("Share error", |f| f.share_error, 3),
+    ("U", |f| f.utility, 3),
+    ("Total MB/s", |f| f.total_mb_per_s, 1),
+    ("Hit ratio", |f| f.hit_ratio, 2),
+    ("Mean latency ms", |f| f.mean_latency_ms, 2),
+];
+const LONGEST: [Figure; 2] = [
+    ("Longest ms", |f| f.max_latency_ms, 0),
+    ("Operations over 2 s", |f| f.slow_ops, 0),
+];
+const APART: [Figure; 2] = [
+    ("PV writes", |f| f.pv_writes, 2),
+    ("PV reads", |f| f.pv_reads, 2),
+];
+const WHILE_ALL_READ: Figure = ("PV while all read", |f| f.pv_while_all_work, 2);
+const MOVED: [Figure; 4] = [
+    ("Written MB/s", |f| f.write_mb_per_s, 1),
+    ("Read MB/s", |f| f.read_mb_per_s, 1),
+    ("Device writes MB/s", |f| f.device_write_mb_per_s, 1),
+    ("Device reads MB/s", |f| f.device_read_mb_per_s, 1),
+];
+
+/// A table with a row for each policy. The first figures have their range over the runs.
+fn figures_table(
+    document: &Document,
+    caption: &str,
+    ranged: &[Figure],
+    others: &[Figure],
+    of: fn(&PolicyResult) -> &Figures,
+) -> String {
+    let figures = || ranged.iter().chain(others);
+    let mut head = vec!["Policy"];
+    head.extend(figures().map(|(heading, ..)| *heading));
+    let mut table = Table::numbers(caption, &head);
     for (policy, result) in document.in_order() {
-        let (f, s, runs) = (&result.figures, &result.spread, result.runs.len());
-        table.row(vec![
-            label(policy),
-            with_range(f.pv, s.pv, 2, runs),
-            with_range(f.share_error, s.share_error, 3, runs),
-            with_range(f.utility, s.utility, 3, runs),
-            with_range(f.total_mb_per_s, s.total_mb_per_s, 1, runs),
-            with_range(f.hit_ratio, s.hit_ratio, 2, runs),
-            with_range(f.mean_latency_ms, s.mean_latency_ms, 2, runs),
-            number(f.max_latency_ms, 0),
-            number(f.slow_ops, 0),
-        ]);
+        let cells = figures().enumerate().map(|(i, (_, value, digits))| {
+            let runs = if i < ranged.len() {
+                &result.runs[..]
+            } else {
+                &[]
+            };
+            let range = Range::of(runs.iter().map(|run| value(&run.figures)));
+            with_range(value(of(result)), range, *digits, runs.len())
+        });
+        table.row([label(policy)].into_iter().chain(cells).collect());
     }
     table.render()
 }
 
-/// Residency of each watched file.
-pub fn residency(document: &Document) -> String {
-    let mut table = Table::numbers(
-        "Resident",
-        &[
-            "Policy",
-            "File",
-            "Size MB",
-            "Before MB",
-            "Least MB",
-            "End MB",
-            "Least, part of file",
-        ],
-    );
-    for (policy, result) in document.in_order() {
-        for file in &result.figures.files {
-            table.row(vec![
-                label(policy),
-                escape(&file.name),
-                number(file.size_mb, 1),
-                number(file.before_mb, 1),
-                number(file.least_mb, 1),
-                number(file.end_mb, 1),
-                percent(file.least_part(), 0),
-            ]);
-        }
-    }
-    table.render()
+fn policies(document: &Document) -> String {
+    figures_table(document, "Policies", &SUMMARY, &LONGEST, |r| &r.figures)
 }
 
 /// Reads and writes separately; for a fixed job, which only reads, PV while all compete instead.
 fn apart(document: &Document) -> String {
-    let completion = document.environment.settings.measure == Measure::Completion;
-    let (caption, pv): (&str, &[&str]) = if completion {
-        ("While all compete, and the device", &["PV while all read"])
-    } else {
-        ("Reads and writes apart", &["PV writes", "PV reads"])
-    };
-    let mut head = vec!["Policy"];
-    head.extend(pv);
-    head.extend([
-        "Written MB/s",
-        "Read MB/s",
-        "Device writes MB/s",
-        "Device reads MB/s",
-    ]);
-    let mut table = Table::numbers(caption, &head);
-    for (policy, result) in document.in_order() {
-        let (f, s, runs) = (&result.figures, &result.spread, result.runs.len());
-        let mut row = vec![label(policy)];
-        if completion {
-            row.push(number(f.pv_while_all_work, 2));
-        } else {
-            row.push(with_range(f.pv_writes, s.pv_writes, 2, runs));
-            row.push(with_range(f.pv_reads, s.pv_reads, 2, runs));
-        }
-        row.extend([
-            number(f.write_mb_per_s, 1),
-            number(f.read_mb_per_s, 1),
-            number(f.device_write_mb_per_s, 1),
-            number(f.device_read_mb_per_s, 1),
-        ]);
-        table.row(row);
+    if document.environment.settings.measure == Measure::Completion {
+        let figures = [&[WHILE_ALL_READ], &MOVED[..]].concat();
+        let caption = "While all compete, and the device";
+        return figures_table(document, caption, &[], &figures, |r| &r.figures);
     }
-    table.render()
+    let caption = "Reads and writes apart";
+    figures_table(document, caption, &APART, &MOVED, |r| &r.figures)
 }
 
 fn whole_run(document: &Document) -> String {
-    let mut table = Table::numbers(
-        "The whole run, warm-up included",
-        &[
-            "Policy",
-            "PV",
-            "Share error",
-            "U",
-            "Total MB/s",
-            "Hit ratio",
-            "Mean latency ms",
-        ],
-    );
-    for (policy, result) in document.in_order() {
-        let f = &result.whole_run;
-        table.row(vec![
-            label(policy),
-            number(f.pv, 2),
-            number(f.share_error, 3),
-            number(f.utility, 3),
-            number(f.total_mb_per_s, 1),
-            number(f.hit_ratio, 2),
-            number(f.mean_latency_ms, 2),
-        ]);
-    }
-    table.render()
+    let caption = "The whole run, warm-up included";
+    figures_table(document, caption, &[], &SUMMARY, |r| &r.whole_run)
+}
+
+type File<'a> = (Policy, &'a FileFigures);
+
+/// Residency of each watched file.
+pub fn residency(document: &Document) -> String {
+    let columns: [Column<File>; 7] = [
+        ("Policy", |(policy, _)| label(*policy)),
+        ("File", |(_, file)| escape(&file.name)),
+        ("Size MB", |(_, file)| number(file.size_mb, 1)),
+        ("Before MB", |(_, file)| number(file.before_mb, 1)),
+        ("Least MB", |(_, file)| number(file.least_mb, 1)),
+        ("End MB", |(_, file)| number(file.end_mb, 1)),
+        ("Least, part of file", |(_, file)| {
+            percent(file.least_part(), 0)
+        }),
+    ];
+    let files = document
+        .in_order()
+        .flat_map(|(policy, result)| result.figures.files.iter().map(move |file| (policy, file)));
+    Table::of("Resident", &columns, files).render()
 }
 
 /// The name of a policy beside its color.
@@ -179,156 +147,149 @@ pub(super) fn label(policy: Policy) -> String {
 
 /// Every container under every policy.
 pub fn containers(document: &Document) -> String {
-    let completion = document.environment.settings.measure == Measure::Completion;
+    let columns = columns(document.environment.settings.measure);
     let mut html = String::from("<h2>Containers</h2>\n");
     for (policy, result) in document.in_order() {
-        let table = container_table(policy, result, completion);
-        let open = if policy.runs_agent() && policy != Policy::Observe {
-            " open"
-        } else {
-            ""
-        };
-        let _ = writeln!(
-            html,
-            "<details{open}><summary>{}</summary>{table}</details>",
-            label(policy)
-        );
+        let caption = format!("Containers under {}", policy.name());
+        let containers = (0..result.figures.containers.len()).map(|i| (result, i));
+        let table = Table::of(&caption, &columns, containers).render();
+        let open = policy.runs_agent() && policy != Policy::Observe;
+        html.push_str(&details(open, &label(policy), &table));
     }
     html
 }
 
-fn container_table(policy: Policy, result: &PolicyResult, completion: bool) -> String {
-    let mut head = vec![
-        "Container",
-        "Weight",
-        "Ideal share",
-        "Share",
-        "Ideal ratio",
-        "Ratio",
-        "MB/s",
-        "Read MB/s",
-        "Written MB/s",
+/// A container by its place in a result.
+type Container<'a> = (&'a PolicyResult, usize);
+
+fn of<'a>((result, place): &Container<'a>) -> &'a ContainerFigures {
+    &result.figures.containers[*place]
+}
+
+/// A figure of a container with its range over the runs.
+fn ranged((result, place): &Container, figure: fn(&ContainerFigures) -> Option<f64>) -> String {
+    let runs = result.runs.iter().map(|run| &run.figures.containers);
+    let range = Range::of(runs.map(|containers| containers.get(*place).and_then(figure)));
+    let value = figure(&result.figures.containers[*place]);
+    with_range(value, range, 2, result.runs.len())
+}
+
+/// The columns of containers; a fixed job has its end instead of the page cache over time.
+fn columns<'a>(measure: Measure) -> Vec<Column<Container<'a>>> {
+    let share: [Column<Container>; 9] = [
+        ("Container", |c| escape(&of(c).name)),
+        ("Weight", |c| of(c).weight.to_string()),
+        ("Ideal share", |c| percent(of(c).ideal_share, 1)),
+        ("Share", |c| percent(of(c).share, 1)),
+        ("Ideal ratio", |c| number(of(c).ideal_normalized, 2)),
+        ("Ratio", |c| ranged(c, |f| f.normalized)),
+        ("MB/s", |c| ranged(c, |f| f.mb_per_s)),
+        ("Read MB/s", |c| number(of(c).read_mb_per_s, 2)),
+        ("Written MB/s", |c| number(of(c).write_mb_per_s, 2)),
     ];
-    head.extend(if completion {
-        ["Resident MB", "Done after s", "Hit ratio"]
-    } else {
-        ["Cache MB", "Low MB", "Hit ratio"]
-    });
-    head.extend(["Mean latency ms", "Longest ms", "Memory stall", "I/O stall"]);
-    let mut table = Table::numbers(&format!("Containers under {}", policy.name()), &head);
-    let runs = result.runs.len();
-    for (i, c) in result.figures.containers.iter().enumerate() {
-        let range = |ranges: &[Option<_>]| ranges.get(i).copied().flatten();
-        let mut row = vec![
-            escape(&c.name),
-            c.weight.to_string(),
-            percent(c.ideal_share, 1),
-            percent(c.share, 1),
-            number(c.ideal_normalized, 2),
-            with_range(
-                c.normalized,
-                range(&result.spread.container_normalized),
-                2,
-                runs,
-            ),
-            with_range(
-                c.mb_per_s,
-                range(&result.spread.container_mb_per_s),
-                2,
-                runs,
-            ),
-            number(c.read_mb_per_s, 2),
-            number(c.write_mb_per_s, 2),
-        ];
-        row.extend(if completion {
-            [
-                number(c.resident_mb, 1),
-                number(c.finished_at_s, 2),
-                number(c.hit_ratio, 2),
-            ]
-        } else {
-            [
-                number(c.page_cache_mb, 1),
-                number(c.low_mb, 1),
-                number(c.hit_ratio, 2),
-            ]
-        });
-        row.extend([
-            number(c.mean_latency_ms, 2),
-            number(c.max_latency_ms, 0),
-            percent(c.memory_stall_percent.map(|p| p / 100.0), 1),
-            percent(c.io_stall_percent.map(|p| p / 100.0), 1),
-        ]);
-        table.row(row);
-    }
-    table.render()
+    let middle: [Column<Container>; 2] = match measure {
+        Measure::Completion => [
+            ("Resident MB", |c| number(of(c).resident_mb, 1)),
+            ("Done after s", |c| number(of(c).finished_at_s, 2)),
+        ],
+        _ => [
+            ("Cache MB", |c| number(of(c).page_cache_mb, 1)),
+            ("Low MB", |c| number(of(c).low_mb, 1)),
+        ],
+    };
+    let latency: [Column<Container>; 5] = [
+        ("Hit ratio", |c| number(of(c).hit_ratio, 2)),
+        ("Mean latency ms", |c| number(of(c).mean_latency_ms, 2)),
+        ("Longest ms", |c| number(of(c).max_latency_ms, 0)),
+        ("Memory stall", |c| stall(of(c).memory_stall_percent)),
+        ("I/O stall", |c| stall(of(c).io_stall_percent)),
+    ];
+    [&share[..], &middle, &latency].concat()
+}
+
+fn stall(stall_percent: Option<f64>) -> String {
+    percent(stall_percent.map(|p| p / 100.0), 1)
+}
+
+type Row<'a> = (Policy, &'a PolicyResult);
+
+/// A value of the runs in which it is known.
+fn known(
+    result: &PolicyResult,
+    value: fn(&RunRecord) -> Option<f64>,
+) -> impl Iterator<Item = f64> + '_ {
+    result.runs.iter().filter_map(move |run| value(&run.record))
+}
+
+fn knob_value(value: Option<&str>) -> String {
+    escape(value.unwrap_or("not there"))
 }
 
 /// Cost of the agent, and knobs that it did not restore.
 pub fn agent(document: &Document) -> String {
-    let mut table = Table::numbers(
-        "Agent",
-        &[
-            "Policy",
-            "CPU, % of one core",
-            "Peak memory MB",
-            "Knobs after the run",
-            "Boots repeated",
-            "Guest's CPUs busy",
-            "Host busy with others",
-            "Host speed",
-        ],
-    );
-    for (policy, result) in document.in_order() {
-        let knobs = if result.knobs_restored {
-            "<span class=\"good\">all as before</span>".to_owned()
-        } else {
-            format!(
-                "<span class=\"bad\">{} differ</span>",
-                result.knob_differences.len()
+    let columns: [Column<Row>; 8] = [
+        ("Policy", |(policy, _)| label(*policy)),
+        ("CPU, % of one core", |(_, result)| {
+            number(result.agent.and_then(|agent| agent.cpu_percent), 2)
+        }),
+        ("Peak memory MB", |(_, result)| {
+            number(result.agent.map(|agent| agent.peak_rss_mb), 1)
+        }),
+        ("Knobs after the run", |(_, result)| {
+            if result.knobs_restored {
+                return "<span class=\"good\">all as before</span>".to_owned();
+            }
+            let count = result.knob_differences.len();
+            format!("<span class=\"bad\">{count} differ</span>")
+        }),
+        ("Boots repeated", |(_, result)| {
+            let runs = result.runs.iter();
+            let failed: u32 = runs.map(|run| run.record.head.failed_boots).sum();
+            failed.to_string()
+        }),
+        ("Guest's CPUs busy", |(_, result)| {
+            percent(
+                known(result, |record| record.guest_cpu_busy).reduce(f64::max),
+                0,
             )
-        };
-        let records = || result.runs.iter().map(|run| &run.record);
-        let busy = records().filter_map(|record| record.head.host_busy_with_others);
-        let guest = records().filter_map(|record| record.guest_cpu_busy);
-        let speed = records().filter_map(|record| record.head.host_speed);
-        let failed: u32 = records().map(|record| record.head.failed_boots).sum();
-        table.row(vec![
-            label(policy),
-            number(result.agent.and_then(|agent| agent.cpu_percent), 2),
-            number(result.agent.map(|agent| agent.peak_rss_mb), 1),
-            knobs,
-            failed.to_string(),
-            percent(guest.reduce(f64::max), 0),
-            percent(busy.reduce(f64::max), 0),
-            number(speed.reduce(f64::min), 0),
-        ]);
-    }
+        }),
+        ("Host busy with others", |(_, result)| {
+            percent(
+                known(result, |record| record.head.host_busy_with_others).reduce(f64::max),
+                0,
+            )
+        }),
+        ("Host speed", |(_, result)| {
+            number(
+                known(result, |record| record.head.host_speed).reduce(f64::min),
+                0,
+            )
+        }),
+    ];
+    let knobs: [Column<&KnobDifference>; 3] = [
+        ("Knob", |difference| escape(&difference.knob)),
+        ("Before", |difference| {
+            knob_value(difference.before.as_deref())
+        }),
+        ("After", |difference| {
+            knob_value(difference.after.as_deref())
+        }),
+    ];
+    let table = Table::of("Agent", &columns, document.in_order());
     let mut html = format!("<h2>Agent and knobs</h2>\n{}", table.render());
     for (policy, result) in document.in_order() {
         if !result.knob_differences.is_empty() {
-            let mut knobs = Table::numbers(
-                &format!("Left changed by {}", policy.name()),
-                &["Knob", "Before", "After"],
-            );
-            let value = |text: &Option<String>| escape(text.as_deref().unwrap_or("not there"));
-            for difference in &result.knob_differences {
-                knobs.row(vec![
-                    escape(&difference.knob),
-                    value(&difference.before),
-                    value(&difference.after),
-                ]);
-            }
-            html.push_str(&knobs.render());
+            let caption = format!("Left changed by {}", policy.name());
+            html.push_str(&Table::of(&caption, &knobs, &result.knob_differences).render());
         }
         let log = super::representative(result).map_or("", |run| run.record.agent_log.trim());
         if !log.is_empty() {
-            let _ = writeln!(
-                html,
-                "<details><summary>Last lines of the agent's log under {}</summary><pre>{}</pre></details>",
-                policy.name(),
-                escape(log)
-            );
+            let summary = format!("Last lines of the agent's log under {}", policy.name());
+            html.push_str(&details(
+                false,
+                &summary,
+                &format!("<pre>{}</pre>", escape(log)),
+            ));
         }
     }
     html
