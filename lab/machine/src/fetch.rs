@@ -98,13 +98,7 @@ impl World {
     pub fn closure(&self, names: &[String]) -> Result<Vec<Package>, LabError> {
         let output = tools::run(
             self.apt("apt-get")?
-                .args([
-                    "install",
-                    "--simulate",
-                    "--no-install-recommends",
-                    "--yes",
-                    "--",
-                ])
+                .args("install --simulate --no-install-recommends --yes --".split(' '))
                 .args(names),
             "check the package names; they must exist in the guest's Debian release",
         )?;
@@ -207,13 +201,8 @@ fn configuration(dir: &Path, architecture: Architecture) -> String {
 /// The sources of this machine's apt, wherever its configuration keeps them.
 fn configured_sources() -> Result<Vec<Source>, LabError> {
     let output = tools::run(
-        Command::new(tools::find("apt-config")?).args([
-            "shell",
-            "LIST",
-            "Dir::Etc::sourcelist/f",
-            "PARTS",
-            "Dir::Etc::sourceparts/d",
-        ]),
+        Command::new(tools::find("apt-config")?)
+            .args("shell LIST Dir::Etc::sourcelist/f PARTS Dir::Etc::sourceparts/d".split(' ')),
         "repair the configuration of apt",
     )?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -33,40 +33,13 @@ use ext4::{make_ext4, room_for, write_file, write_partition_table, PARTITION_STA
 /// The release of guests that do not ask for another.
 pub const RELEASE: &str = "bookworm";
 
-pub const BASE_PACKAGES: &[&str] = &[
-    "base-files",
-    "bash",
-    "busybox-static",
-    "coreutils",
-    "crun",
-    "e2fsprogs",
-    "fio",
-    "findutils",
-    "grep",
-    "kmod",
-    "mawk",
-    "mount",
-    "procps",
-    "sed",
-    "util-linux",
-];
+pub const BASE_PACKAGES: &str = "base-files bash busybox-static coreutils crun e2fsprogs fio \
+    findutils grep kmod mawk mount procps sed util-linux";
 
 /// Dependencies of the packages' maintainer scripts and side programs, which a guest never runs.
-const UNUSED_PREFIXES: &[&str] = &[
-    "adduser",
-    "debconf",
-    "dpkg",
-    "init-system-helpers",
-    "libfile-find-rule-perl",
-    "libnumber-compare-perl",
-    "libperl",
-    "libpython3",
-    "libtext-glob-perl",
-    "media-types",
-    "perl",
-    "python3",
-    "usrmerge",
-];
+const UNUSED_PREFIXES: &str = "adduser debconf dpkg init-system-helpers libfile-find-rule-perl \
+    libnumber-compare-perl libperl libpython3 libtext-glob-perl media-types perl python3 \
+    usrmerge";
 
 /// Parts of packages that only people read.
 const UNUSED_PATHS: &[&str] = &[
@@ -83,27 +56,8 @@ const LAYOUT: u32 = 1;
 
 const INIT: &str = include_str!("init.sh");
 
-const DIRECTORIES: &[&str] = &[
-    "dev",
-    "proc",
-    "sys",
-    "run",
-    "tmp",
-    "mnt",
-    "data",
-    "root",
-    "home",
-    "opt/lab",
-    "etc",
-    "usr/bin",
-    "usr/sbin",
-    "usr/lib",
-    "usr/lib64",
-    "usr/lib32",
-    "var/tmp",
-    "var/lib",
-    "var/log",
-];
+const DIRECTORIES: &str = "dev proc sys run tmp mnt data root home opt/lab etc usr/bin usr/sbin \
+    usr/lib usr/lib64 usr/lib32 var/tmp var/lib var/log";
 
 /// The inputs of a root image.
 #[derive(Debug, Serialize, Deserialize)]
@@ -121,10 +75,7 @@ pub fn root_image(
     extra: &[String],
     progress: &mut dyn FnMut(&str),
 ) -> Result<PathBuf, LabError> {
-    let mut wanted: Vec<String> = BASE_PACKAGES
-        .iter()
-        .map(|name| (*name).to_owned())
-        .collect();
+    let mut wanted: Vec<String> = BASE_PACKAGES.split(' ').map(str::to_owned).collect();
     wanted.extend_from_slice(extra);
     wanted.sort();
     wanted.dedup();
@@ -181,7 +132,7 @@ fn read_recipe(path: &Path) -> Option<Recipe> {
 
 fn is_unused(package: &str) -> bool {
     UNUSED_PREFIXES
-        .iter()
+        .split(' ')
         .any(|prefix| package.starts_with(prefix))
 }
 
@@ -210,7 +161,7 @@ fn build_root(
 
 /// The merged-/usr directory tree into which packages are unpacked.
 fn skeleton(tree: &Path) -> Result<(), LabError> {
-    for dir in DIRECTORIES {
+    for dir in DIRECTORIES.split(' ') {
         let path = tree.join(dir);
         fs::create_dir_all(&path).or_cannot("create", &path)?;
     }

@@ -183,19 +183,10 @@ fn processor(machine: &Machine) -> (&'static str, String) {
 /// The arguments for [`Architecture::qemu`].
 pub fn arguments(machine: &Machine) -> Vec<String> {
     let (accelerator, cpu) = processor(machine);
-    let mut arguments = words(&[
-        "-nodefaults",
-        "-no-user-config",
-        "-no-reboot",
-        "-display",
-        "none",
-        "-machine",
-        machine.architecture.board(),
-        "-accel",
-        accelerator,
-        "-cpu",
-        &cpu,
-    ]);
+    let mut arguments = words("-nodefaults -no-user-config -no-reboot -display none");
+    let board = machine.architecture.board();
+    arguments.extend(["-machine".into(), board.into()]);
+    arguments.extend(["-accel".into(), accelerator.into(), "-cpu".into(), cpu]);
     if let (Clock::Instructions { shift, jumps }, Accelerator::Tcg) =
         (machine.clock, machine.accelerator)
     {
@@ -205,12 +196,9 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
     }
     arguments.extend(["-smp".into(), machine.cpus.to_string()]);
     arguments.extend(["-m".into(), format!("{}M", machine.memory_bytes >> 20)]);
-    arguments.extend(words(&[
-        "-chardev",
-        "stdio,id=console,signal=off",
-        "-serial",
-    ]));
-    arguments.push("chardev:console".into());
+    arguments.extend(words(
+        "-chardev stdio,id=console,signal=off -serial chardev:console",
+    ));
     arguments.extend(["-kernel".into(), machine.kernel.display().to_string()]);
     let mut cmdline = machine.cmdline.clone();
     if let Clock::Instructions { jumps: true, .. } = machine.clock {
@@ -264,8 +252,8 @@ fn drive(disk: &Disk) -> String {
     text + read_only + snapshot + &throttle + &requests
 }
 
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
+fn words(words: &str) -> Vec<String> {
+    words.split(' ').map(str::to_owned).collect()
 }
 
 /// QEMU's version, as (major version, whole first line).

@@ -18,17 +18,7 @@ use crate::packages::{cached, keep, unpack};
 use crate::tools;
 
 /// Programs that the kernel's Makefiles need besides the compiler.
-const PROGRAMS: [&str; 9] = [
-    "base-files",
-    "coreutils",
-    "dash",
-    "diffutils",
-    "findutils",
-    "grep",
-    "make",
-    "mawk",
-    "sed",
-];
+const PROGRAMS: &str = "base-files coreutils dash diffutils findutils grep make mawk sed";
 
 /// From outside, the new root has only devices, for `/dev/null`, and processes, for `objtool`.
 const ENTER: &str = "mount --rbind /dev \"$0/dev\" && mount --rbind /proc \"$0/proc\" && \
@@ -70,7 +60,7 @@ pub(crate) fn install(
     } else {
         progress(&format!("fetching {compiler} of {}", suites[0]));
         let world = World::open(cache, Architecture::Amd64, suites)?;
-        let mut wanted: Vec<String> = PROGRAMS.iter().map(ToString::to_string).collect();
+        let mut wanted: Vec<String> = PROGRAMS.split(' ').map(str::to_owned).collect();
         wanted.push(compiler.to_owned());
         // For the libraries it needs; the package itself is already here.
         let kbuild = kbuild_package(debs);

@@ -29,18 +29,7 @@ pub const DESCRIPTION: Description = Description {
     seconds: 300,
     memory_bytes: 768 << 20,
     disk_mb_per_s: 40,
-    options: &[
-        "threads",
-        "files",
-        "mean-file-size",
-        "append-size",
-        "prealloc-percent",
-        "reads-per-write",
-        "appends-per-write",
-        "idle",
-        "anon-growth",
-        "attacks",
-    ],
+    options: &[fileserver::OPTIONS, &["idle", "anon-growth", "attacks"]],
     workload: |args, memory| Ok(Workload::Hostile(Parameters::from_args(args, memory)?)),
 };
 

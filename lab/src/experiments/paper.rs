@@ -24,6 +24,20 @@ pub struct PaperFigure {
     pub series: &'static [PaperSeries],
 }
 
+const fn published(
+    color: &'static str,
+    label: &'static str,
+    normalized: &'static [f64],
+    pv: f64,
+) -> PaperSeries {
+    PaperSeries {
+        color,
+        label,
+        normalized,
+        pv,
+    }
+}
+
 const EIGHT: &[u32] = &[100, 200, 300, 400, 500, 600, 700, 800];
 const FOUR: &[u32] = &[100, 200, 400, 800];
 
@@ -33,18 +47,18 @@ pub const FIGURE_8A: PaperFigure = PaperFigure {
     caption: "Fileserver, eight containers, kernel 4.19 with and without the paper's patch",
     weights: EIGHT,
     series: &[
-        PaperSeries {
-            color: "conventional",
-            label: "Conventional",
-            normalized: &[1.0, 1.51, 2.02, 2.40, 2.63, 2.71, 3.07, 3.31],
-            pv: 2.17,
-        },
-        PaperSeries {
-            color: "justitia",
-            label: "Justitia",
-            normalized: &[1.0, 1.73, 2.24, 2.65, 3.04, 3.75, 4.37, 6.26],
-            pv: 1.37,
-        },
+        published(
+            "conventional",
+            "Conventional",
+            &[1.0, 1.51, 2.02, 2.40, 2.63, 2.71, 3.07, 3.31],
+            2.17,
+        ),
+        published(
+            "justitia",
+            "Justitia",
+            &[1.0, 1.73, 2.24, 2.65, 3.04, 3.75, 4.37, 6.26],
+            1.37,
+        ),
     ],
 };
 
@@ -54,12 +68,12 @@ pub const FIGURE_4: PaperFigure = PaperFigure {
     caption: "Fileserver, four containers, kernel 4.19: direct I/O keeps most of the ratio \
               (677 MB/s in total), buffered I/O none of it (1200 MB/s)",
     weights: FOUR,
-    series: &[PaperSeries {
-        color: "direct",
-        label: "Direct I/O",
-        normalized: &[1.0, 1.9, 3.2, 5.4],
-        pv: 0.875,
-    }],
+    series: &[published(
+        "direct",
+        "Direct I/O",
+        &[1.0, 1.9, 3.2, 5.4],
+        0.875,
+    )],
 };
 
 /// Figure 11b, with the PVs of figure 9a, whose bars the text does not give.
@@ -68,18 +82,8 @@ pub const FIGURE_11B: PaperFigure = PaperFigure {
     caption: "Re-read, four containers, kernel 4.19: the paper's patch against memory cgroups",
     weights: FOUR,
     series: &[
-        PaperSeries {
-            color: "memcg",
-            label: "Memory cgroups",
-            normalized: &[1.0, 1.15, 1.60, 4.53],
-            pv: 1.67,
-        },
-        PaperSeries {
-            color: "justitia",
-            label: "Justitia",
-            normalized: &[1.0, 2.02, 3.91, 8.46],
-            pv: 0.14,
-        },
+        published("memcg", "Memory cgroups", &[1.0, 1.15, 1.60, 4.53], 1.67),
+        published("justitia", "Justitia", &[1.0, 2.02, 3.91, 8.46], 0.14),
     ],
 };
 
@@ -89,24 +93,9 @@ pub const FIGURE_9A: PaperFigure = PaperFigure {
     caption: "Re-read, four containers: PV by policy",
     weights: FOUR,
     series: &[
-        PaperSeries {
-            color: "conventional",
-            label: "Conventional",
-            normalized: &[],
-            pv: 1.4,
-        },
-        PaperSeries {
-            color: "direct",
-            label: "Direct I/O",
-            normalized: &[],
-            pv: 0.61,
-        },
-        PaperSeries {
-            color: "justitia",
-            label: "Justitia",
-            normalized: &[],
-            pv: 0.33,
-        },
+        published("conventional", "Conventional", &[], 1.4),
+        published("direct", "Direct I/O", &[], 0.61),
+        published("justitia", "Justitia", &[], 0.33),
     ],
 };
 
@@ -118,18 +107,18 @@ pub const FIGURE_12A: PaperFigure = PaperFigure {
               paper's patch, with and without aging",
     weights: &[100, 1000, 1000, 1000, 1000, 1000, 1000, 1000],
     series: &[
-        PaperSeries {
-            color: "direct",
-            label: "Justitia without aging",
-            normalized: &[1.0, 12.57, 13.31, 11.72, 12.44, 13.31, 12.77, 13.35],
-            pv: 2.31,
-        },
-        PaperSeries {
-            color: "justitia",
-            label: "Justitia",
-            normalized: &[1.0, 8.94, 9.36, 9.08, 8.83, 9.49, 9.77, 9.43],
-            pv: 0.64,
-        },
+        published(
+            "direct",
+            "Justitia without aging",
+            &[1.0, 12.57, 13.31, 11.72, 12.44, 13.31, 12.77, 13.35],
+            2.31,
+        ),
+        published(
+            "justitia",
+            "Justitia",
+            &[1.0, 8.94, 9.36, 9.08, 8.83, 9.49, 9.77, 9.43],
+            0.64,
+        ),
     ],
 };
 

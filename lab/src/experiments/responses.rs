@@ -30,15 +30,7 @@ pub const DESCRIPTION: Description = Description {
     seconds: 240,
     memory_bytes: 768 << 20,
     disk_mb_per_s: 40,
-    options: &[
-        "threads",
-        "files",
-        "mean-file-size",
-        "append-size",
-        "prealloc-percent",
-        "reads-per-write",
-        "appends-per-write",
-    ],
+    options: &[fileserver::OPTIONS],
     workload: |args, _| Ok(Workload::Responses(Parameters::from_args(args)?)),
 };
 

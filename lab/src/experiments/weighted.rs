@@ -40,7 +40,7 @@ impl Experiment for Description {
     }
 
     fn options(&self) -> Vec<&'static str> {
-        [CONTAINERS, self.options].concat()
+        [CONTAINERS, &self.options.concat()].concat()
     }
 
     fn facts(&self) -> Value {

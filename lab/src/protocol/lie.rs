@@ -24,24 +24,17 @@ pub enum Lie {
 }
 
 impl Lie {
-    pub const ALL: [Self; 6] = [
-        Self::Green,
-        Self::Red,
-        Self::Flap,
-        Self::Garbage,
-        Self::Huge,
-        Self::Silent,
+    const NAMES: [(Self, &'static str); 6] = [
+        (Self::Green, "green"),
+        (Self::Red, "red"),
+        (Self::Flap, "flap"),
+        (Self::Garbage, "garbage"),
+        (Self::Huge, "huge"),
+        (Self::Silent, "silent"),
     ];
 
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Green => "green",
-            Self::Red => "red",
-            Self::Flap => "flap",
-            Self::Garbage => "garbage",
-            Self::Huge => "huge",
-            Self::Silent => "silent",
-        }
+        Self::NAMES[self as usize].1
     }
 
     /// The container and the lie of `--lie NAME=WHAT`.
@@ -51,7 +44,7 @@ impl Lie {
     pub fn of_option(text: &str) -> Result<(&str, Self), LabError> {
         let (name, what) = text.split_once('=').unwrap_or((text, ""));
         let cause = || format!("--lie {text}: unknown lie '{what}'");
-        let lie = by_name(Self::ALL, |lie| lie.name(), what, cause)?;
+        let (lie, _) = by_name(Self::NAMES, |(_, name)| name, what, cause)?;
         Ok((name, lie))
     }
 }

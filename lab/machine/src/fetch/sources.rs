@@ -17,20 +17,8 @@ pub struct Source {
 }
 
 /// Debian's release names, newest last, and its moving names.
-const RELEASES: &[&str] = &[
-    "buster",
-    "bullseye",
-    "bookworm",
-    "trixie",
-    "forky",
-    "duke",
-    "sid",
-    "oldoldstable",
-    "oldstable",
-    "stable",
-    "testing",
-    "unstable",
-];
+const RELEASES: &str = "buster bullseye bookworm trixie forky duke sid oldoldstable oldstable \
+    stable testing unstable";
 
 pub fn parse_list(text: &str) -> Vec<Source> {
     text.lines().filter_map(parse_list_line).collect()
@@ -166,7 +154,7 @@ fn archive_likeness(source: &Source) -> i32 {
 
 fn is_release(suite: &str) -> bool {
     let suite = suite.split('/').next().unwrap_or_default();
-    RELEASES.iter().any(|release| {
+    RELEASES.split(' ').any(|release| {
         suite.strip_prefix(release).is_some_and(|rest| {
             [
                 "",

@@ -46,18 +46,8 @@ pub(super) fn make_ext4(
         command
     };
     command
-        .args([
-            "-q",
-            "-F",
-            "-t",
-            "ext4",
-            "-O",
-            "^has_journal",
-            "-m",
-            "0",
-            "-L",
-            label,
-        ])
+        .args("-q -F -t ext4 -O ^has_journal -m 0 -L".split(' '))
+        .arg(label)
         .arg("-E")
         .arg(format!("offset={offset},root_owner=0:0,lazy_itable_init=0"))
         .arg("-d")

@@ -87,12 +87,7 @@ pub const ONE: Scenario = Scenario {
     expected:
         "The first seconds of cold are bound by the disk, warm by the processor, and warm is \
                at least three times as fast. Otherwise choose a slower disk (--disk-iops).",
-    containers: &[Container {
-        name: "A",
-        objective: 1700,
-        limit_mb: 1800,
-        offered: &[10_000, 10_000],
-    }],
+    containers: &[container("A", 1700, 1800, &[10_000, 10_000])],
     phases: &[("cold", Start::Cold), ("warm", Start::Warm)],
     paper_high: 2000,
     high: 200,
@@ -120,18 +115,8 @@ pub const TWO: Scenario = Scenario {
                no limits, because B gives what it does not need. In (h,h), A and B are served in \
                the ratio of their objectives. In (s,h), B reaches what one container can.",
     containers: &[
-        Container {
-            name: "A",
-            objective: 1700,
-            limit_mb: 1800,
-            offered: &[2000, 2000, 2000, 200, 1500, 0],
-        },
-        Container {
-            name: "B",
-            objective: 1100,
-            limit_mb: 1000,
-            offered: &[2000, 200, 1500, 200, 2000, 2000],
-        },
+        container("A", 1700, 1800, &[2000, 2000, 2000, 200, 1500, 0]),
+        container("B", 1100, 1000, &[2000, 200, 1500, 200, 2000, 2000]),
     ],
     phases: &[
         ("h,h", Start::Warm),
@@ -164,14 +149,14 @@ pub const EIGHT: Scenario = Scenario {
                memoplight and proportional than under no limits, max and soft.",
     #[rustfmt::skip]
     containers: &[
-        eight("A", 1800, 1400, &[2500, 1710, 2500, 200, 1890, 200, 200, 200, 2500]),
-        eight("B", 1600, 1000, &[1520, 2500, 2500, 200, 2500, 200, 1520, 2500, 200]),
-        eight("C", 1400, 800, &[1330, 1470, 200, 1470, 2500, 1330, 1470, 200, 1470]),
-        eight("D", 1400, 800, &[2500, 1470, 200, 200, 200, 1470, 200, 2500, 2500]),
-        eight("E", 1200, 600, &[1140, 1140, 200, 2500, 1260, 2500, 2500, 2500, 200]),
-        eight("F", 1200, 600, &[2500, 1260, 200, 2500, 200, 2500, 1260, 1260, 2500]),
-        eight("G", 1000, 400, &[2500, 200, 2500, 200, 200, 200, 200, 950, 950]),
-        eight("H", 800, 400, &[840, 2500, 200, 200, 760, 200, 760, 760, 2500]),
+        container("A", 1800, 1400, &[2500, 1710, 2500, 200, 1890, 200, 200, 200, 2500]),
+        container("B", 1600, 1000, &[1520, 2500, 2500, 200, 2500, 200, 1520, 2500, 200]),
+        container("C", 1400, 800, &[1330, 1470, 200, 1470, 2500, 1330, 1470, 200, 1470]),
+        container("D", 1400, 800, &[2500, 1470, 200, 200, 200, 1470, 200, 2500, 2500]),
+        container("E", 1200, 600, &[1140, 1140, 200, 2500, 1260, 2500, 2500, 2500, 200]),
+        container("F", 1200, 600, &[2500, 1260, 200, 2500, 200, 2500, 1260, 1260, 2500]),
+        container("G", 1000, 400, &[2500, 200, 2500, 200, 200, 200, 200, 950, 950]),
+        container("H", 800, 400, &[840, 2500, 200, 200, 760, 200, 760, 760, 2500]),
     ],
     #[rustfmt::skip]
     phases: &[
@@ -189,7 +174,7 @@ pub const EIGHT: Scenario = Scenario {
     policies: POLICIES,
 };
 
-const fn eight(
+const fn container(
     name: &'static str,
     objective: u32,
     limit_mb: u32,

@@ -106,8 +106,8 @@ impl Document {
             sums.entry(classify(place)).or_default().add(place);
         }
         let spent = |class| sums.get(&class).map_or(0.0, |sum: &Sum| seconds(sum.ns));
-        let waiting_s = Reason::ALL.map(|r| spent(Class::Wait(r))).iter().sum();
-        let reasons = Reason::ALL.map(|reason| {
+        let waiting_s = Reason::all().map(|r| spent(Class::Wait(r))).sum();
+        let reasons = Reason::all().map(|reason| {
             let unseen = self.no_spinning.is_some() && reason.is_spinning();
             let sum = sums.get(&Class::Wait(reason));
             let waited_s = (!unseen).then(|| spent(Class::Wait(reason)));
@@ -121,12 +121,12 @@ impl Document {
         });
         let (running_s, resting_s) = (spent(Class::Work), spent(Class::Rest));
         // Spinning is part of running.
-        let spinning = Reason::ALL.into_iter().filter(|r| r.is_spinning());
+        let spinning = Reason::all().filter(|r| r.is_spinning());
         let spinning_s: f64 = spinning.map(|r| spent(Class::Wait(r))).sum();
         let known_s = waiting_s - spinning_s + running_s + resting_s;
         let all_s = self.tasks as f64 * self.seconds;
         Self {
-            reasons: reasons.into(),
+            reasons: reasons.collect(),
             waiting_s,
             running_s,
             resting_s,
@@ -350,7 +350,7 @@ mod tests {
             .filter(|line| line.ends_with("         10") || line.ends_with("          0"))
             .map(str::len)
             .collect();
-        assert_eq!(ends.len(), Reason::ALL.len(), "{table}");
+        assert_eq!(ends.len(), Reason::all().count(), "{table}");
         assert!(ends.windows(2).all(|pair| pair[0] == pair[1]), "{table}");
     }
 

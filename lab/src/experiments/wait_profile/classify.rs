@@ -48,24 +48,33 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// In the order of the table.
-    pub const ALL: [Reason; 15] = [
-        Self::RunQueue,
-        Self::BalanceDirtyPages,
-        Self::OrphanMutex,
-        Self::Journal,
-        Self::InodeRwsem,
-        Self::FolioRead,
-        Self::Writeback,
-        Self::WriteBeginRead,
-        Self::MetadataRead,
-        Self::BlockRequest,
-        Self::LruLock,
-        Self::ZoneLock,
-        Self::PagesLock,
-        Self::OtherSpinlock,
-        Self::Else,
+    /// Names, in the order of the table.
+    const NAMES: [(Self, &'static str); 15] = [
+        (Self::RunQueue, "run queue"),
+        (Self::BalanceDirtyPages, "balance_dirty_pages"),
+        (Self::OrphanMutex, "ext4 orphan mutex"),
+        (Self::Journal, "jbd2 (transactions)"),
+        (Self::InodeRwsem, "inode and directory rwsem"),
+        (Self::FolioRead, "folio wait (reads)"),
+        (Self::Writeback, "folio or inode writeback"),
+        (Self::WriteBeginRead, "buffer read in write_begin"),
+        (Self::MetadataRead, "metadata read"),
+        (Self::BlockRequest, "no free block request"),
+        (Self::LruLock, "spinning: lruvec lru_lock"),
+        (Self::ZoneLock, "spinning: zone->lock"),
+        (Self::PagesLock, "spinning: i_pages (xa_lock)"),
+        (Self::OtherSpinlock, "spinning: other"),
+        (Self::Else, "everything else"),
     ];
+
+    /// In the order of the table.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::NAMES.into_iter().map(|(reason, _)| reason)
+    }
+
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize].1
+    }
 
     /// True if the wait takes a CPU.
     pub fn is_spinning(self) -> bool {
@@ -73,26 +82,6 @@ impl Reason {
             self,
             Self::LruLock | Self::ZoneLock | Self::PagesLock | Self::OtherSpinlock
         )
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::RunQueue => "run queue",
-            Self::BalanceDirtyPages => "balance_dirty_pages",
-            Self::OrphanMutex => "ext4 orphan mutex",
-            Self::Journal => "jbd2 (transactions)",
-            Self::InodeRwsem => "inode and directory rwsem",
-            Self::FolioRead => "folio wait (reads)",
-            Self::Writeback => "folio or inode writeback",
-            Self::WriteBeginRead => "buffer read in write_begin",
-            Self::MetadataRead => "metadata read",
-            Self::BlockRequest => "no free block request",
-            Self::LruLock => "spinning: lruvec lru_lock",
-            Self::ZoneLock => "spinning: zone->lock",
-            Self::PagesLock => "spinning: i_pages (xa_lock)",
-            Self::OtherSpinlock => "spinning: other",
-            Self::Else => "everything else",
-        }
     }
 }
 
@@ -211,41 +200,13 @@ const SPINNING: &[Rule] = &[
 ];
 
 /// Functions that wait on behalf of their callers and are not worth naming in the table.
-const MACHINERY: &[&str] = &[
-    "bpf_",
-    "__traceiter_",
-    "__bpf_",
-    "__schedule",
-    "schedule",
-    "preempt_schedule",
-    "io_schedule",
-    "__cond_resched",
-    "__mutex_lock",
-    "mutex_lock",
-    "rwsem_down_",
-    "down_read",
-    "down_write",
-    "__down_",
-    "folio_wait_bit",
-    "__folio_lock",
-    "__wait_on_bit",
-    "out_of_line_wait_on_bit",
-    "bit_wait",
-    "__wait_on_buffer",
-    "__lock_buffer",
-    "wait_for_completion",
-    "__wait_for_common",
-    "__wait_rcu_gp",
-    "unknown",
-];
+const MACHINERY: &str = "bpf_ __traceiter_ __bpf_ __schedule schedule preempt_schedule \
+    io_schedule __cond_resched __mutex_lock mutex_lock rwsem_down_ down_read down_write __down_ \
+    folio_wait_bit __folio_lock __wait_on_bit out_of_line_wait_on_bit bit_wait __wait_on_buffer \
+    __lock_buffer wait_for_completion __wait_for_common __wait_rcu_gp unknown";
 
 /// Functions that spin on behalf of their callers.
-const LOCKS: &[&str] = &[
-    "bpf_",
-    "native_queued_spin_lock_slowpath",
-    "_raw_spin_",
-    "__raw_spin_",
-];
+const LOCKS: &str = "bpf_ native_queued_spin_lock_slowpath _raw_spin_ __raw_spin_";
 
 /// Classifies the time at a place.
 pub fn classify(place: &Place) -> Class {
@@ -266,7 +227,7 @@ pub fn known_by(place: &Place) -> &str {
         Doing::Spinning => LOCKS,
         _ => MACHINERY,
     };
-    let only_waits = |frame: &str| machinery.iter().any(|begin| frame.starts_with(begin));
+    let only_waits = |frame: &str| machinery.split(' ').any(|begin| frame.starts_with(begin));
     place
         .frames
         .iter()

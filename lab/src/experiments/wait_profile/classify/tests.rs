@@ -181,6 +181,9 @@ fn an_unnamed_wait_is_known_by_the_innermost_function_that_does_more_than_wait()
 
 #[test]
 fn every_reason_has_a_row_of_its_own() {
-    let names: std::collections::BTreeSet<&str> = Reason::ALL.iter().map(|r| r.name()).collect();
-    assert_eq!(names.len(), Reason::ALL.len());
+    let names: std::collections::BTreeSet<&str> = Reason::all().map(Reason::name).collect();
+    assert_eq!(names.len(), Reason::NAMES.len());
+    assert!(Reason::all()
+        .enumerate()
+        .all(|(row, reason)| reason as usize == row));
 }
