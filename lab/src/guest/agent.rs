@@ -8,13 +8,13 @@ use std::fs::{self, File};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{bail, ensure, Context, Result};
 use rustix::process::{kill_process, Pid, Signal};
 
-use super::files;
 use super::setup::{enter_group, CGROUP, STATE, TOOLS};
+use super::{files, holds_within};
 use crate::protocol::{AgentCost, Policy};
 
 /// Time limit for the agent to report that it is ready (`READY=1`). A process that does not report in time
@@ -30,6 +30,9 @@ const DEATH_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Time limit of `justitia status`.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Interval at which a process is looked at.
+const POLL: Duration = Duration::from_millis(20);
 
 /// Lines of the log that go into the report.
 const LOG_LINES: usize = 200;
@@ -134,12 +137,11 @@ impl Agent {
     }
 
     fn wait_until_ready(&mut self) -> Result<()> {
-        let deadline = Instant::now() + READY_TIMEOUT;
-        while !self.ready && Instant::now() < deadline {
+        holds_within(READY_TIMEOUT, POLL, || {
             self.drain_notifications();
             self.ensure_running()?;
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            Ok(self.ready)
+        })?;
         Ok(())
     }
 
@@ -223,7 +225,7 @@ impl Agent {
     /// Waits until a killed agent is gone.
     pub fn wait_until_gone(&mut self) -> Result<()> {
         ensure!(
-            self.wait(DEATH_TIMEOUT)?,
+            holds_within(DEATH_TIMEOUT, POLL, || self.is_gone())?,
             "the killed agent is still there after {} s",
             DEATH_TIMEOUT.as_secs()
         );
@@ -237,7 +239,7 @@ impl Agent {
         self.wait_until_ready()?;
         self.watch()?;
         self.signal(Signal::TERM);
-        if self.wait(END_TIMEOUT)? {
+        if holds_within(END_TIMEOUT, POLL, || self.is_gone())? {
             return Ok(true);
         }
         self.kill();
@@ -250,17 +252,6 @@ impl Agent {
             // Not yet reaped, so its id is still its own. If it just ended, the error does not matter.
             let _ = kill_process(Pid::from_child(child), signal);
         }
-    }
-
-    fn wait(&mut self, timeout: Duration) -> Result<bool> {
-        let deadline = Instant::now() + timeout;
-        while self.child.is_some() && !self.reap()? {
-            if Instant::now() >= deadline {
-                return Ok(false);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(true)
     }
 
     /// Its cost so far; CPU time is added when a process ends.
@@ -295,13 +286,10 @@ impl StatusQuery {
 
     /// The output; `None` when the command failed, hung, or did not print JSON.
     pub fn finish(mut self) -> Option<serde_json::Value> {
-        let deadline = Instant::now() + STATUS_TIMEOUT;
-        while self.child.try_wait().ok()?.is_none() {
-            if Instant::now() >= deadline {
-                let _ = self.child.kill();
-                return None;
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        let ended = || Ok(self.child.try_wait()?.is_some());
+        if !holds_within(STATUS_TIMEOUT, POLL, ended).ok()? {
+            let _ = self.child.kill();
+            return None;
         }
         serde_json::from_slice(&fs::read(&self.output).ok()?).ok()
     }

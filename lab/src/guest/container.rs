@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{bail, ensure, Context, Result};
 
 use super::oci::{self, Bind, Bundle};
 use super::setup::{data_dir, make_group, CGROUP, STATE, TOOLS};
-use super::{files, sample::Sampler, tenant};
+use super::{files, holds_within, sample::Sampler, tenant};
 use crate::load::shared::{Command as Order, Mapping, Status};
 use crate::load::{Place, Spec};
 use crate::protocol::{ContainerJob, GuestJob, Scheduler};
@@ -23,6 +23,9 @@ const SYSTEM_DIRS: [&str; 5] = ["usr", "lib", "lib64", "bin", "sbin"];
 
 /// Lines of a container's log in an error.
 pub(super) const LOG_LINES: usize = 10;
+
+/// Interval at which containers are looked at.
+const POLL: Duration = Duration::from_millis(50);
 
 /// The largest `io.bfq.weight`.
 const MAX_BFQ_WEIGHT: u64 = 1000;
@@ -82,7 +85,7 @@ impl Container {
             binds.push(bind(&shared_dir(), "/shared", true));
         }
         let program = format!("{TOOLS}/justitia-lab-guest");
-        let config = oci::config(&Bundle {
+        let bundle = Bundle {
             hostname: &id,
             cgroup: &cgroup,
             weight: job.weight,
@@ -90,8 +93,7 @@ impl Container {
             rootfs: &rootfs,
             args: &[&program, "load", "/ctl/spec.json"],
             binds: &binds,
-        });
-        fs::write(dir.join("config.json"), serde_json::to_vec_pretty(&config)?)?;
+        };
         let container = Self {
             name: job.name.clone(),
             weight: job.weight,
@@ -103,21 +105,12 @@ impl Container {
             tenant::give(&data, uid)?;
             tenant::give(&control.join("page"), uid)?;
         }
-        run_crun(&container.name, &id, &dir, &container.log)?;
+        run_crun(&container.name, &bundle, &dir, &container.log)?;
         if let Some(uid) = job.user {
             tenant::give(&container.group, uid)?;
         }
-        container.write_weight(scheduler)?;
+        write_weight(&container.group, container.weight, scheduler)?;
         Ok(container)
-    }
-
-    /// Writes the weight if crun cannot or distorts it: without BFQ it converts `blockIO.weight` to another
-    /// scale, and OCI cannot express weights above 1000.
-    fn write_weight(&self, scheduler: Scheduler) -> Result<()> {
-        if scheduler == Scheduler::Bfq && oci::fits_block_io(self.weight) {
-            return Ok(());
-        }
-        set_weight(&self.group, u64::from(self.weight))
     }
 
     /// Fails if the load has failed or its process is gone.
@@ -152,13 +145,15 @@ impl Container {
     }
 }
 
-/// Starts the container of this bundle, detached, with its output in `log`. `name` is for the error.
-pub fn run_crun(name: &str, id: &str, bundle: &Path, log: &Path) -> Result<()> {
+/// Starts the container of a bundle, detached, with its files in `dir` and its output in `log`. `name` is for
+/// the error.
+pub fn run_crun(name: &str, bundle: &Bundle, dir: &Path, log: &Path) -> Result<()> {
+    let config = serde_json::to_vec_pretty(&oci::config(bundle))?;
+    fs::write(dir.join("config.json"), config)?;
     let output = File::create(log)?;
     let status = Command::new("crun")
         .args(["--cgroup-manager=cgroupfs", "run", "-d", "--bundle"])
-        .arg(bundle)
-        .arg(id)
+        .args([dir.as_os_str(), bundle.hostname.as_ref()])
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output)
@@ -178,21 +173,37 @@ pub fn stop_all(containers: &[Container], patience: Duration) {
     for container in containers {
         container.page.set_command(Order::Stop);
     }
-    let gone_by = |deadline: Instant| {
-        while containers.iter().any(Container::populated) {
-            if Instant::now() >= deadline {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        true
+    let gone = || {
+        holds_within(patience, POLL, || {
+            Ok(!containers.iter().any(Container::populated))
+        })
     };
-    if !gone_by(Instant::now() + patience) {
+    if !gone().unwrap_or(false) {
         for container in containers {
             container.kill();
         }
-        gone_by(Instant::now() + patience);
+        let _ = gone();
     }
+}
+
+/// Waits until the loads of all containers have this status.
+pub fn wait_for(containers: &[Container], wanted: Status, timeout: Duration) -> Result<()> {
+    let reached = holds_within(timeout, POLL, || {
+        if containers.iter().all(|c| c.page.status() == wanted) {
+            return Ok(true);
+        }
+        containers.iter().try_for_each(Container::ensure_alive)?;
+        Ok(false)
+    })?;
+    let slow = containers.iter().find(|c| c.page.status() != wanted);
+    if let (false, Some(slow)) = (reached, slow) {
+        let seconds = timeout.as_secs();
+        bail!(
+            "container {} is not {wanted:?} after {seconds} s",
+            slow.name
+        );
+    }
+    Ok(())
 }
 
 /// Gives groups that only nest others the weights of the job, or the sum of those below them.
@@ -217,6 +228,15 @@ fn nesting_weights(jobs: &[ContainerJob]) -> BTreeMap<String, u64> {
         }
     }
     sums
+}
+
+/// Writes the weight of a container if crun cannot or distorts it: without BFQ it converts `blockIO.weight` to
+/// another scale, and OCI cannot express weights above 1000.
+pub(super) fn write_weight(group: &Path, weight: u32, scheduler: Scheduler) -> Result<()> {
+    if scheduler == Scheduler::Bfq && oci::fits_block_io(weight) {
+        return Ok(());
+    }
+    set_weight(group, u64::from(weight))
 }
 
 /// Writes a weight to io.bfq.weight and io.weight, each if it exists.

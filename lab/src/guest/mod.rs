@@ -35,6 +35,8 @@ pub mod wait_profile;
 
 use std::io::Write;
 use std::panic;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use rustix::system::{reboot, RebootCommand};
@@ -77,6 +79,22 @@ fn error_line(error: &anyhow::Error) -> String {
         .join(" | ")
 }
 
+/// Waits until a condition holds, and checks it at intervals; false if it does not hold in time.
+fn holds_within(
+    timeout: Duration,
+    interval: Duration,
+    mut holds: impl FnMut() -> Result<bool>,
+) -> Result<bool> {
+    let deadline = Instant::now() + timeout;
+    while !holds()? {
+        if Instant::now() >= deadline {
+            return Ok(false);
+        }
+        thread::sleep(interval);
+    }
+    Ok(true)
+}
+
 /// Prints a line of progress.
 pub fn progress(line: &str) {
     say(PROGRESS_PREFIX, line);
@@ -94,7 +112,7 @@ fn power_off() -> ! {
     let error = reboot(RebootCommand::PowerOff);
     say(FAILURE_PREFIX, &format!("cannot power off: {error:?}"));
     loop {
-        std::thread::park();
+        thread::park();
     }
 }
 

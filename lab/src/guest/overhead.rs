@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::slice::from_ref;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -315,18 +316,7 @@ fn fileserver_container(job: &OverheadJob) -> Result<Container> {
         load,
     };
     let container = Container::start(0, &container, job.seed, Scheduler::None)?;
-    let wait_for = |wanted| -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        while container.page.status() != wanted {
-            container.ensure_alive()?;
-            ensure!(
-                Instant::now() < deadline,
-                "the fileserver is not {wanted:?}"
-            );
-            thread::sleep(Duration::from_millis(50));
-        }
-        Ok(())
-    };
+    let wait_for = |wanted| container::wait_for(from_ref(&container), wanted, PATIENCE);
     wait_for(Status::Waiting)?;
     container.page.set_command(Order::Prepare);
     wait_for(Status::Prepared)?;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{ensure, Context, Result};
 
 use super::agent::{self, Agent};
 use super::container::{self, Container};
@@ -35,7 +35,9 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 const SYSTEM_RESERVE_BYTES: u64 = 64 << 20;
 
 pub fn run(job: &GuestJob) -> Result<GuestReport> {
-    let mut environment: BTreeMap<String, String> = setup::facts(job)?.into_iter().collect();
+    let mut environment = setup::facts()?;
+    environment.insert("seed".into(), job.seed.to_string());
+    environment.extend(setup::vm_settings());
     let data = prepare_guest(job, &mut environment)?;
     surroundings::set_vm(&job.surroundings)?;
     tenant::prepare(job)?;
@@ -181,7 +183,7 @@ fn start_containers(job: &GuestJob) -> Result<Vec<Container>> {
         containers.push(started);
     }
     container::weigh_nesting_groups(job)?;
-    wait_for(&containers, Status::Waiting, START_TIMEOUT)?;
+    container::wait_for(&containers, Status::Waiting, START_TIMEOUT)?;
     Ok(containers)
 }
 
@@ -218,9 +220,7 @@ fn enforce(job: &GuestJob, containers: &[Container]) -> Result<Stage> {
 
 /// Static limits in the ratio of the weights.
 fn partition(job: &GuestJob, containers: &[Container]) -> Result<()> {
-    let meminfo = files::read(Path::new("/proc/meminfo"))?;
-    let total = files::meminfo_bytes(&meminfo, "MemTotal").context("no MemTotal in meminfo")?;
-    let total = total - job.memory_disk.map_or(0, |disk| disk.bytes);
+    let total = setup::mem_total()? - job.memory_disk.map_or(0, |disk| disk.bytes);
     let weights: Vec<u32> = containers.iter().map(|c| c.weight).collect();
     for (container, limit) in containers.iter().zip(static_limits(total, &weights)) {
         files::write(&container.group.join("memory.max"), &limit.to_string())?;
@@ -244,25 +244,7 @@ fn prepare_files(containers: &[Container]) -> Result<()> {
     for container in containers {
         container.page.set_command(Order::Prepare);
     }
-    wait_for(containers, Status::Prepared, PREPARE_TIMEOUT)
-}
-
-fn wait_for(containers: &[Container], wanted: Status, timeout: Duration) -> Result<()> {
-    let deadline = Instant::now() + timeout;
-    while let Some(slow) = containers.iter().find(|c| c.page.status() != wanted) {
-        for container in containers {
-            container.ensure_alive()?;
-        }
-        if Instant::now() >= deadline {
-            bail!(
-                "container {} is not {wanted:?} after {} s",
-                slow.name,
-                timeout.as_secs()
-            );
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
+    container::wait_for(containers, Status::Prepared, PREPARE_TIMEOUT)
 }
 
 /// Writes a dummy file from the root cgroup, through the page cache.

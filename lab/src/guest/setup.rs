@@ -1,6 +1,7 @@
 //! Turns a bare kernel into a guest that can run containers: mounts, cgroups, LRU, scheduler, data file
 //! system.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -12,7 +13,7 @@ use rustix::mount::{mount, mount_remount, MountFlags};
 
 use super::disks::GuestDisk;
 use super::files::{self, mount_options};
-use crate::protocol::{GuestJob, Lru, Scheduler};
+use crate::protocol::{Lru, Scheduler};
 
 /// The cgroup2 mount.
 pub const CGROUP: &str = "/sys/fs/cgroup";
@@ -235,23 +236,28 @@ pub fn kernel() -> String {
     name.release().to_string_lossy().into_owned()
 }
 
-/// Facts about the guest.
-pub fn facts(job: &GuestJob) -> Result<Vec<(String, String)>> {
-    let meminfo = files::read(Path::new("/proc/meminfo"))?;
-    let mem_total = files::meminfo_bytes(&meminfo, "MemTotal").context("no MemTotal")?;
+/// Memory and CPUs of the guest.
+pub fn facts() -> Result<BTreeMap<String, String>> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let fact = |k: &str, v: String| (k.to_owned(), v);
-    let mut facts = vec![
-        fact("mem_total_bytes", mem_total.to_string()),
-        fact("cpus", cpus.to_string()),
-        fact("seed", job.seed.to_string()),
+    let facts = [
+        ("mem_total_bytes", mem_total()?.to_string()),
+        ("cpus", cpus.to_string()),
     ];
-    for knob in ["dirty_ratio", "dirty_background_ratio", "swappiness"] {
-        if let Ok(value) = files::read(&Path::new("/proc/sys/vm").join(knob)) {
-            facts.push(fact(&format!("vm.{knob}"), value));
-        }
-    }
-    Ok(facts)
+    Ok(facts.map(|(name, value)| (name.to_owned(), value)).into())
+}
+
+pub fn mem_total() -> Result<u64> {
+    let meminfo = files::read(Path::new("/proc/meminfo"))?;
+    files::meminfo_bytes(&meminfo, "MemTotal").context("no MemTotal in meminfo")
+}
+
+/// The kernel's settings that matter to page cache.
+pub fn vm_settings() -> impl Iterator<Item = (String, String)> {
+    let knobs = ["dirty_ratio", "dirty_background_ratio", "swappiness"].into_iter();
+    knobs.filter_map(|knob| {
+        let value = files::read(&Path::new("/proc/sys/vm").join(knob)).ok()?;
+        Some((format!("vm.{knob}"), value))
+    })
 }
 
 /// Makes a command join a cgroup before it becomes its program.

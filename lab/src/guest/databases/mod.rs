@@ -18,7 +18,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{ensure, Result};
 
 use super::agent::{self, Agent};
 use super::disks::{self, GuestDisk};
@@ -59,7 +59,7 @@ pub fn prepare(job: &PrepareJob) -> Result<PrepareReport> {
 /// Measures one policy.
 pub fn run(job: &DatabasesJob) -> Result<DatabasesReport> {
     ensure!(!job.containers.is_empty(), "the job has no containers");
-    let mut environment = BTreeMap::new();
+    let mut environment = setup::facts()?;
     let data = prepare_guest(job, &mut environment)?;
     let servers = start_servers(job)?;
     let mut phases = phases::Phases::new(job, &servers, &data);
@@ -120,11 +120,6 @@ fn prepare_guest(
     files::write(&read_ahead, READ_AHEAD_KB)?;
     fact("read_ahead_kb", files::read(&read_ahead)?);
     fact("mount_options", setup::mount_data(&data, "")?);
-    let meminfo = files::read(Path::new("/proc/meminfo"))?;
-    let mem_total = files::meminfo_bytes(&meminfo, "MemTotal").context("no MemTotal")?;
-    fact("mem_total_bytes", mem_total.to_string());
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    fact("cpus", cpus.to_string());
     setup::make_group("/app")?;
     setup::make_group("/load")?;
     agent::make_group()?;

@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{ensure, Context, Result};
 
 use crate::guest::container::system_binds;
-use crate::guest::oci::{self, Bind, Bundle};
+use crate::guest::oci::{Bind, Bundle};
 use crate::guest::setup::{data_dir, enter_group, CGROUP, STATE};
-use crate::guest::{container, files};
+use crate::guest::{container, files, holds_within};
 use crate::protocol::databases::DatabaseJob;
 use crate::protocol::Scheduler;
 
@@ -148,7 +148,7 @@ impl Server {
         let mut args = vec!["/usr/sbin/mariadbd"];
         args.extend(COMMON);
         args.extend(SERVE);
-        let config = oci::config(&Bundle {
+        let bundle = Bundle {
             hostname: &id,
             cgroup: &cgroup,
             weight: job.weight,
@@ -156,34 +156,29 @@ impl Server {
             rootfs: &rootfs,
             args: &args,
             binds: &binds,
-        });
-        fs::write(dir.join("config.json"), serde_json::to_vec_pretty(&config)?)?;
+        };
         let server = Self {
             name: job.name.clone(),
             group: PathBuf::from(format!("{CGROUP}{cgroup}")),
             socket,
             log: dir.join("log"),
         };
-        container::run_crun(&server.name, &id, &dir, &server.log)?;
-        if scheduler != Scheduler::Bfq {
-            container::set_weight(&server.group, u64::from(job.weight))?;
-        }
+        container::run_crun(&server.name, &bundle, &dir, &server.log)?;
+        container::write_weight(&server.group, job.weight, scheduler)?;
         Ok(server)
     }
 
     pub fn wait_until_ready(&self) -> Result<()> {
-        let deadline = Instant::now() + START_TIMEOUT;
-        while UnixStream::connect(&self.socket).is_err() {
+        let accepts = holds_within(START_TIMEOUT, Duration::from_millis(100), || {
             self.ensure_alive()?;
-            if Instant::now() >= deadline {
-                bail!(
-                    "{} accepts no connections: {}",
-                    self.name,
-                    files::log_tail(&self.log, container::LOG_LINES)
-                );
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
+            Ok(UnixStream::connect(&self.socket).is_ok())
+        })?;
+        ensure!(
+            accepts,
+            "{} accepts no connections: {}",
+            self.name,
+            files::log_tail(&self.log, container::LOG_LINES)
+        );
         Ok(())
     }
 
