@@ -12,12 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use super::containers::ContainerSpec;
 use super::{At, Description, Measure, Setup, Workload};
-use crate::load::guard::GuardRole;
+use crate::load::guard::{GuardRole, Server};
 use crate::load::Load;
 use crate::policy::Policy;
 use crate::protocol::{RootStream, Surroundings, TimedCommand};
-
-const POLICIES: &[Policy] = &[Policy::Conventional, Policy::Guarded];
 
 /// An application starts.
 pub const STARTUP: Description = Description {
@@ -34,7 +32,7 @@ pub const STARTUP: Description = Description {
     question: "applications that start get their memory at once, whatever the page cache holds",
     measure: Measure::Phases,
     weights: &[400, 200],
-    policies: POLICIES,
+    policies: &[Policy::Conventional, Policy::Guarded],
     seconds: 80,
     memory_bytes: 768 << 20,
     disk_mb_per_s: 40,
@@ -53,14 +51,10 @@ pub const STOLEN: Description = Description {
                fewer are answered. Under guarded the file stays, because it is not charged to the \
                group whose limit is full.",
     question: "page cache stays when the anonymous memory of its group grows",
-    measure: Measure::Phases,
     weights: &[300, 400],
-    policies: POLICIES,
-    seconds: 80,
-    memory_bytes: 768 << 20,
     disk_mb_per_s: 20,
-    options: &[],
     workload: |_, _| Ok(Workload::Guard(Parameters::of(Pitfall::Stolen))),
+    ..STARTUP
 };
 
 /// The root cgroup takes page cache.
@@ -75,14 +69,9 @@ pub const ROOT: Description = Description {
                wait for the disk, which the root keeps busy, and fewer are answered. Under guarded \
                the container keeps what it is entitled to, and the root lives on its share.",
     question: "groups within their limit keep their page cache whatever the root cgroup does",
-    measure: Measure::Phases,
     weights: &[400],
-    policies: POLICIES,
-    seconds: 80,
-    memory_bytes: 768 << 20,
-    disk_mb_per_s: 40,
-    options: &[],
     workload: |_, _| Ok(Workload::Guard(Parameters::of(Pitfall::Root))),
+    ..STARTUP
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,7 +165,7 @@ impl Setup for Parameters {
                 bytes: self.file_bytes,
                 from_s: self.pressure_at_s,
             },
-            (Pitfall::Stolen | Pitfall::Root, 0) => GuardRole::Server {
+            (Pitfall::Stolen | Pitfall::Root, 0) => GuardRole::Server(Server {
                 file_bytes: self.file_bytes,
                 block_bytes: BLOCK,
                 bytes_per_s: self.bytes_per_s,
@@ -189,7 +178,7 @@ impl Setup for Parameters {
                 quiet_to_s: self.pressure_at_s,
                 anon_bytes: self.anon_bytes,
                 pressed_from_s: self.pressed_at_s,
-            },
+            }),
             (Pitfall::Stolen | Pitfall::Root, _) => GuardRole::Payer,
         })
     }

@@ -45,24 +45,27 @@ pub enum GuardRole {
         bytes: u64,
         from_s: u32,
     },
-    /// Answers requests: reads random blocks of a file at a steady rate.
-    Server {
-        file_bytes: u64,
-        block_bytes: u32,
-        /// Arrival rate of requests.
-        bytes_per_s: u64,
-        /// Time of a complete read of the file.
-        from_s: u32,
-        /// Begin of the quiet phase.
-        quiet_from_s: u32,
-        /// End of the quiet phase; then its anonymous memory grows.
-        quiet_to_s: u32,
-        /// Amount of that growth.
-        anon_bytes: u64,
-        /// Begin of the phase under pressure, which lasts until the end.
-        pressed_from_s: u32,
-    },
+    Server(Server),
     Payer,
+}
+
+/// Answers requests: reads random blocks of a file at a steady rate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Server {
+    pub file_bytes: u64,
+    pub block_bytes: u32,
+    /// Arrival rate of requests.
+    pub bytes_per_s: u64,
+    /// Time of a complete read of the file.
+    pub from_s: u32,
+    /// Begin of the quiet phase.
+    pub quiet_from_s: u32,
+    /// End of the quiet phase; then its anonymous memory grows.
+    pub quiet_to_s: u32,
+    /// Amount of that growth.
+    pub anon_bytes: u64,
+    /// Begin of the phase under pressure, which lasts until the end.
+    pub pressed_from_s: u32,
 }
 
 fn after(start: Instant, seconds: u32) -> Instant {
@@ -73,15 +76,15 @@ impl Workload for GuardRole {
     fn prepare(&self, place: &Place) -> Result<()> {
         fs::create_dir_all(&place.data).context("cannot make the data directory")?;
         match self {
-            Self::Server { file_bytes, .. } => write_uncached(&own(place), *file_bytes),
+            Self::Server(server) => write_uncached(&own(place), server.file_bytes),
             _ => Ok(()),
         }
     }
 
     fn run(&self, place: &Place, page: &Page) -> Result<()> {
         let start = Instant::now();
-        match *self {
-            Self::Starter {
+        match self {
+            &Self::Starter {
                 bytes,
                 quiet_at_s,
                 pressed_at_s,
@@ -94,11 +97,11 @@ impl Workload for GuardRole {
                 drop(held);
                 Ok(())
             }
-            Self::Dirtier { bytes, from_s } => {
+            &Self::Dirtier { bytes, from_s } => {
                 rest_until(after(start, from_s), page);
                 dirty(&own(place), bytes, page)
             }
-            Self::Server { .. } => self.serve(place, start, page),
+            Self::Server(server) => server.serve(place, start, page),
             Self::Payer => {
                 rest(start, page);
                 Ok(())
@@ -156,35 +159,23 @@ fn dirty(path: &Path, bytes: u64, page: &Page) -> Result<()> {
     Ok(())
 }
 
-impl GuardRole {
+impl Server {
     fn serve(&self, place: &Place, start: Instant, page: &Page) -> Result<()> {
-        let Self::Server {
-            file_bytes,
-            block_bytes,
-            bytes_per_s,
-            from_s,
-            quiet_from_s,
-            quiet_to_s,
-            anon_bytes,
-            pressed_from_s,
-        } = *self
-        else {
-            return Ok(());
-        };
-        rest_until(after(start, from_s), page);
+        let block_bytes = f64::from(self.block_bytes);
+        rest_until(after(start, self.from_s), page);
         read_once(&own(place))?;
         let mut requests = Requests {
             file: open(OpenOptions::new().read(true), false, &own(place))?,
             rng: Rng::new(place.seed, 1),
-            buffer: Buffer::new(block_bytes as usize),
-            blocks: (file_bytes / u64::from(block_bytes)).max(1),
-            every: Duration::from_secs_f64(f64::from(block_bytes) / bytes_per_s.max(1) as f64),
+            buffer: Buffer::new(self.block_bytes as usize),
+            blocks: (self.file_bytes / u64::from(self.block_bytes)).max(1),
+            every: Duration::from_secs_f64(block_bytes / self.bytes_per_s.max(1) as f64),
         };
         // Requests arrive throughout, but only the phases count them separately.
-        requests.answer(after(start, quiet_from_s), None, page)?;
-        requests.answer(after(start, quiet_to_s), Some(QUIET), page)?;
-        let held = touch(anon_bytes, None, page);
-        requests.answer(after(start, pressed_from_s), None, page)?;
+        requests.answer(after(start, self.quiet_from_s), None, page)?;
+        requests.answer(after(start, self.quiet_to_s), Some(QUIET), page)?;
+        let held = touch(self.anon_bytes, None, page);
+        requests.answer(after(start, self.pressed_from_s), None, page)?;
         requests.answer(after(start, 86_400), Some(PRESSED), page)?;
         black_box(held);
         Ok(())
@@ -234,22 +225,7 @@ impl Requests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::clock::monotonic_ns;
-    use crate::load::shared::{Command, Mapping};
-
-    fn run(role: &GuardRole, dir: &Path, for_ms: u64) -> Mapping {
-        let page = Mapping::create(&dir.join("page")).unwrap();
-        let place = crate::load::in_dir(dir, 1);
-        role.prepare(&place).unwrap();
-        page.go(monotonic_ns());
-        thread::scope(|scope| {
-            let done = scope.spawn(|| role.run(&place, &page));
-            thread::sleep(Duration::from_millis(for_ms));
-            page.set_command(Command::Stop);
-            done.join().unwrap().unwrap();
-        });
-        page
-    }
+    use crate::load::run_for as run;
 
     #[test]
     fn a_starter_touches_all_of_it_twice() {
@@ -270,7 +246,7 @@ mod tests {
     #[test]
     fn a_server_answers_at_its_rate_and_counts_its_phases_apart() {
         let dir = tempfile::tempdir().unwrap();
-        let role = GuardRole::Server {
+        let role = GuardRole::Server(Server {
             file_bytes: 1 << 20,
             block_bytes: 4096,
             bytes_per_s: 1 << 20,
@@ -279,7 +255,7 @@ mod tests {
             quiet_to_s: 1,
             anon_bytes: 1 << 20,
             pressed_from_s: 1,
-        };
+        });
         let reports = run(&role, dir.path(), 1600).phase_reports();
         let rate = reports[QUIET].bytes as f64 / reports[QUIET].seconds.unwrap();
         assert!((0.7..1.3).contains(&(rate / f64::from(1 << 20))), "{rate}");

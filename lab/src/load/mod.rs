@@ -178,6 +178,22 @@ fn join(workers: Vec<thread::ScopedJoinHandle<'_, Result<()>>>) -> Result<()> {
     result
 }
 
+/// Prepares a load below a directory, runs it for some milliseconds and stops it; returns its page.
+#[cfg(test)]
+fn run_for(load: &(dyn Workload + Sync), dir: &Path, milliseconds: u64) -> Mapping {
+    let page = Mapping::create(&dir.join("page")).unwrap();
+    let place = in_dir(dir, 1);
+    load.prepare(&place).unwrap();
+    page.go(clock::monotonic_ns());
+    thread::scope(|scope| {
+        let run = scope.spawn(|| load.run(&place, &page));
+        thread::sleep(Duration::from_millis(milliseconds));
+        page.set_command(Command::Stop);
+        run.join().unwrap().unwrap();
+    });
+    page
+}
+
 #[cfg(test)]
 fn in_dir(dir: &Path, seed: u64) -> Place {
     Place {

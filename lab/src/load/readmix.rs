@@ -105,14 +105,10 @@ impl Readmix {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::clock::monotonic_ns;
-    use crate::load::shared::{Command, Mapping};
-    use std::time::Duration;
 
     #[test]
     fn the_mix_has_the_asked_share_of_writes() {
         let dir = tempfile::tempdir().unwrap();
-        let page = Mapping::create(&dir.path().join("page")).unwrap();
         let load = Readmix {
             threads: 2,
             file_bytes: 1 << 20,
@@ -120,16 +116,7 @@ mod tests {
             write_percent: 25,
             zipf_theta: 0.9,
         };
-        let place = crate::load::in_dir(dir.path(), 1);
-        load.prepare(&place).unwrap();
-        page.go(monotonic_ns());
-        thread::scope(|scope| {
-            let run = scope.spawn(|| load.run(&place, &page));
-            thread::sleep(Duration::from_millis(200));
-            page.set_command(Command::Stop);
-            run.join().unwrap().unwrap();
-        });
-        let seen = page.counters();
+        let seen = crate::load::run_for(&load, dir.path(), 200).counters();
         let share = seen.write_bytes as f64 / (seen.read_bytes + seen.write_bytes) as f64;
         assert!(
             seen.ops > 100 && (share - 0.25).abs() < 0.1,

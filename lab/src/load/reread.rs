@@ -10,7 +10,6 @@
 //! of milliseconds, emulated) would also be part of the measurement.
 
 use std::fs::OpenOptions;
-use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -47,13 +46,8 @@ impl Workload for Reread {
     fn run(&self, place: &Place, page: &Page) -> Result<()> {
         let mut file = open(OpenOptions::new().read(true), self.direct, &place.file())?;
         let mut buffer = Buffer::new(REQUEST_BYTES);
-        let before = std::cell::Cell::new(Instant::now());
-        let count = |bytes| {
-            page.add_read(bytes);
-            let now = Instant::now();
-            page.add_op(now - before.replace(now));
-        };
-        read_all(&mut file, &mut buffer, count, || page.stopped())
+        let stopped = || page.stopped();
+        read_all(&mut file, &mut buffer, page.count_reads(), stopped)
     }
 
     fn caching_counts(&self) -> bool {

@@ -7,6 +7,7 @@
 //! Units: `_ns` nanoseconds of `CLOCK_MONOTONIC` (the same clock in every container of a guest,
 //! none of which has a time namespace), `_us` microseconds.
 
+use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::ops::Deref;
 use std::path::Path;
@@ -14,7 +15,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{
     AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
@@ -168,6 +169,16 @@ impl Page {
         }
         if latency > SLOW_OP {
             self.slow_ops.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counts requests that follow each other without a pause: the bytes that each one read, and its latency.
+    pub fn count_reads(&self) -> impl Fn(u64) + '_ {
+        let before = Cell::new(Instant::now());
+        move |bytes| {
+            let now = Instant::now();
+            self.add_read(bytes);
+            self.add_op(now - before.replace(now));
         }
     }
 

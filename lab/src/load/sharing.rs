@@ -7,7 +7,6 @@
 //!
 //! An operation is one request.
 
-use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
 use std::path::Path;
@@ -120,12 +119,7 @@ fn again_and_again(path: &Path, start: Instant, every: Duration, page: &Page) ->
     let mut buffer = Buffer::new(REQUEST_BYTES);
     let mut next = start;
     while !page.stopped() {
-        let before = Cell::new(Instant::now());
-        let count = |bytes| {
-            page.add_read(bytes);
-            let now = Instant::now();
-            page.add_op(now - before.replace(now));
-        };
+        let count = page.count_reads();
         file.seek(SeekFrom::Start(0)).context("seek")?;
         read_all(&mut file, &mut buffer, count, || page.stopped())?;
         next += every;

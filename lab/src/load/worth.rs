@@ -93,13 +93,9 @@ impl Workload for Worth {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::clock::monotonic_ns;
-    use crate::load::shared::{Command, Mapping};
 
     fn phases(scans: bool) -> Vec<crate::load::phases::PhaseReport> {
         let dir = tempfile::tempdir().unwrap();
-        let page = Mapping::create(&dir.path().join("page")).unwrap();
-        let place = crate::load::in_dir(dir.path(), 1);
         let load = Worth {
             scans,
             file_bytes: 1 << 20,
@@ -107,15 +103,7 @@ mod tests {
             scan_from_s: 1,
             pressed_from_s: 1,
         };
-        load.prepare(&place).unwrap();
-        page.go(monotonic_ns());
-        std::thread::scope(|scope| {
-            let done = scope.spawn(|| load.run(&place, &page));
-            std::thread::sleep(Duration::from_millis(1500));
-            page.set_command(Command::Stop);
-            done.join().unwrap().unwrap();
-        });
-        page.phase_reports()
+        crate::load::run_for(&load, dir.path(), 1500).phase_reports()
     }
 
     #[test]

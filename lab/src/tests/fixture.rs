@@ -246,7 +246,7 @@ fn containers(job: &GuestJob) -> Vec<ContainerReport> {
 
 /// The phases of a load that has some: under pressure, a tenth of the bandwidth unless guarded.
 fn phases(policy: Policy, load: &Load) -> Vec<PhaseReport> {
-    let Load::Guard(GuardRole::Starter { .. } | GuardRole::Server { .. }) = load else {
+    let Load::Guard(GuardRole::Starter { .. } | GuardRole::Server(_)) = load else {
         return Vec::new();
     };
     let pressed = if policy == Policy::Guarded { 1 } else { 10 };
