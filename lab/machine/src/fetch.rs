@@ -67,42 +67,29 @@ impl World {
             dir: cache.path("apt").join(architecture.name(suites[0])),
         };
         world.write_configuration(architecture, &stanzas)?;
-        tools::run(
-            world.apt("apt-get")?.args(["update", "--error-on=any"]),
-            "check the network and `apt-get update`; if a signature is unknown, upgrade \
-             debian-archive-keyring",
-        )?;
+        let remedy = "check the network and `apt-get update`; if a signature is unknown, upgrade \
+                      debian-archive-keyring";
+        world.run("apt-get", "update --error-on=any".split(' '), remedy)?;
         Ok(world)
     }
 
     /// All versions of packages whose names start with `prefix`, in the index's order.
     pub fn packages_with_prefix(&self, prefix: &str) -> Result<Vec<Package>, LabError> {
-        let names = tools::run(
-            self.apt("apt-cache")?.args(["pkgnames", prefix]),
-            REMEDY_ARCHIVE,
-        )?;
-        let names = String::from_utf8_lossy(&names.stdout).into_owned();
+        let names = self.run("apt-cache", ["pkgnames", prefix], REMEDY_ARCHIVE)?;
         if names.trim().is_empty() {
             return Ok(Vec::new());
         }
-        let table = tools::run(
-            self.apt("apt-cache")?
-                .arg("madison")
-                .args(names.split_whitespace()),
-            REMEDY_ARCHIVE,
-        )?;
-        Ok(parse_madison(&String::from_utf8_lossy(&table.stdout)))
+        let arguments = ["madison"].into_iter().chain(names.split_whitespace());
+        let table = self.run("apt-cache", arguments, REMEDY_ARCHIVE)?;
+        Ok(parse_madison(&table))
     }
 
     /// The packages that installing `names` on an empty system would bring, sorted.
     pub fn closure(&self, names: &[String]) -> Result<Vec<Package>, LabError> {
-        let output = tools::run(
-            self.apt("apt-get")?
-                .args("install --simulate --no-install-recommends --yes --".split(' '))
-                .args(names),
-            "check the package names; they must exist in the guest's Debian release",
-        )?;
-        let mut packages = parse_simulation(&String::from_utf8_lossy(&output.stdout));
+        let install = "install --simulate --no-install-recommends --yes --".split(' ');
+        let arguments = install.chain(names.iter().map(String::as_str));
+        let remedy = "check the package names; they must exist in the guest's Debian release";
+        let mut packages = parse_simulation(&self.run("apt-get", arguments, remedy)?);
         packages.sort();
         packages.dedup();
         Ok(packages)
@@ -137,6 +124,17 @@ impl World {
             ));
         }
         Ok(files)
+    }
+
+    /// The output of a program of this apt.
+    fn run<'a>(
+        &self,
+        program: &str,
+        arguments: impl IntoIterator<Item = &'a str>,
+        remedy: &str,
+    ) -> Result<String, LabError> {
+        let output = tools::run(self.apt(program)?.args(arguments), remedy)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     fn apt(&self, program: &str) -> Result<Command, LabError> {

@@ -41,15 +41,8 @@ const UNUSED_PREFIXES: &str = "adduser debconf dpkg init-system-helpers libfile-
     libnumber-compare-perl libperl libpython3 libtext-glob-perl media-types perl python3 \
     usrmerge";
 
-/// Parts of packages that only people read.
-const UNUSED_PATHS: &[&str] = &[
-    "./usr/share/doc",
-    "./usr/share/info",
-    "./usr/share/lintian",
-    "./usr/share/locale",
-    "./usr/share/man",
-    "./usr/share/bug",
-];
+/// Parts of packages that only people read, below `/usr/share`.
+const UNUSED_PATHS: &str = "doc info lintian locale man bug";
 
 /// Incremented when the construction of the root image changes, to invalidate cached images.
 const LAYOUT: u32 = 1;
@@ -199,12 +192,12 @@ fn extract(deb: &Path, tree: &Path) -> Result<(), LabError> {
         .arg("-x")
         .arg("-C")
         .arg(tree)
-        .args([
-            "--keep-directory-symlink",
-            "--no-same-owner",
-            "--delay-directory-restore",
-        ])
-        .args(UNUSED_PATHS.iter().map(|path| format!("--exclude={path}")))
+        .args("--keep-directory-symlink --no-same-owner --delay-directory-restore".split(' '))
+        .args(
+            UNUSED_PATHS
+                .split(' ')
+                .map(|path| format!("--exclude=./usr/share/{path}")),
+        )
         .stdin(stream)
         .output()
         .map_err(|error| failed(&error))?;

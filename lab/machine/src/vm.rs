@@ -341,11 +341,8 @@ fn choose_accelerator(
     }
     let identity = qemu::probe_identity(&prepared.qemu_version);
     let memory = cache.path(format!("kvm-{}", prepared.kernel.release));
-    match fs::read_to_string(&memory)
-        .unwrap_or_default()
-        .strip_prefix(&identity)
-        .map(str::trim)
-    {
+    let known = fs::read_to_string(&memory).unwrap_or_default();
+    match known.strip_prefix(&identity).map(str::trim) {
         Some("kvm") => return Ok(Accelerator::Kvm),
         Some("tcg") => return Ok(Accelerator::Tcg),
         _ => {}

@@ -20,6 +20,9 @@ pub struct Source {
 const RELEASES: &str = "buster bullseye bookworm trixie forky duke sid oldoldstable oldstable \
     stable testing unstable";
 
+/// Suffixes of the suites beside a release.
+const POCKETS: &str = "-updates -security -backports -proposed-updates";
+
 pub fn parse_list(text: &str) -> Vec<Source> {
     text.lines().filter_map(parse_list_line).collect()
 }
@@ -155,16 +158,8 @@ fn archive_likeness(source: &Source) -> i32 {
 fn is_release(suite: &str) -> bool {
     let suite = suite.split('/').next().unwrap_or_default();
     RELEASES.split(' ').any(|release| {
-        suite.strip_prefix(release).is_some_and(|rest| {
-            [
-                "",
-                "-updates",
-                "-security",
-                "-backports",
-                "-proposed-updates",
-            ]
-            .contains(&rest)
-        })
+        let rest = suite.strip_prefix(release);
+        rest.is_some_and(|rest| rest.is_empty() || POCKETS.split(' ').any(|pocket| pocket == rest))
     })
 }
 

@@ -3,6 +3,7 @@
 //! The guest mounts it at `/opt/lab`. The guest's C library is that of Debian bookworm. A program linked
 //! against a newer one would fail there with an obscure error, so it is refused here.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -49,15 +50,8 @@ pub fn tools_image(
     files.push(("modules/order".to_owned(), order.into_bytes(), 0o644));
     let mut identity = String::new();
     for (name, content, mode) in &files {
-        identity.extend([
-            name,
-            " ",
-            &format!("{mode:o}"),
-            " ",
-            &sha256_bytes(content),
-            "
-",
-        ]);
+        // Writing to a String cannot fail.
+        let _ = writeln!(identity, "{name} {mode:o} {}", sha256_bytes(content));
     }
     let name = format!("tools-{}.img", &sha256_bytes(identity.as_bytes())[..16]);
     if let Some(path) = cache.verified_image(&name)? {
