@@ -119,17 +119,9 @@ fn map(path: &Path, bytes: u64) -> Result<()> {
         file.write_all(&piece)?;
     }
     let (length, flags) = (bytes as usize, MapFlags::SHARED | MapFlags::POPULATE);
+    let anywhere = std::ptr::null_mut();
     // SAFETY: a new mapping at an address of the kernel's choice, of a file that nobody truncates.
-    let start = unsafe {
-        mmap(
-            std::ptr::null_mut(),
-            length,
-            ProtFlags::READ,
-            flags,
-            &file,
-            0,
-        )?
-    };
+    let start = unsafe { mmap(anywhere, length, ProtFlags::READ, flags, &file, 0)? };
     loop {
         for at in (0..length).step_by(PAGE) {
             // SAFETY: inside the mapping, which is never undone.
@@ -391,11 +383,9 @@ fn come_and_go(plan: &Plan, round: usize, done: &mut Done) {
 /// Writes records below `/run/user/UID` of containers that are not its own, and files that are no records.
 fn forge(plan: &Plan, done: &mut Done) {
     for (number, other) in plan.others.iter().enumerate() {
-        done.count(
-            "records",
-            &record(plan, &format!("of-other-{number}"), other),
-        );
-        let dir = plan.runtime.join("runc").join(format!("of-other-{number}"));
+        let name = format!("of-other-{number}");
+        done.count("records", &record(plan, &name, other));
+        let dir = plan.runtime.join("runc").join(name);
         let state = json!({"config": {
             "labels": ["bundle=/dev", "io.justitia.weight=10000"],
             "cgroups": {"path": other, "blkio_weight": 1000},
@@ -405,11 +395,9 @@ fn forge(plan: &Plan, done: &mut Done) {
     let escapes = ESCAPES.iter().enumerate();
     for (number, name) in escapes.filter(|_| plan.attacks.has(Attack::Names)) {
         let group = format!("{}/{name}", plan.home_path);
-        done.count("records", &record(plan, name, &group));
-        done.count(
-            "records",
-            &record(plan, &format!("escape-{number}"), &group),
-        );
+        for name in [*name, &format!("escape-{number}")] {
+            done.count("records", &record(plan, name, &group));
+        }
     }
     for shelf in ["crun", "runc"] {
         let shelf = plan.runtime.join(shelf);
@@ -452,77 +440,4 @@ fn put(dir: &Path, file: &str, text: &str) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A plan in plain directories below this one.
-    fn plan(dir: &Path, only: &[Attack]) -> Plan {
-        let home = dir.join("home");
-        fs::create_dir(&home).unwrap();
-        Plan {
-            attacks: Attacks {
-                only: only.to_vec(),
-                anon_bytes: 0,
-                mapped_bytes: 0,
-            },
-            home,
-            home_path: "/user.slice/home".into(),
-            runtime: dir.join("run"),
-            data: dir.to_owned(),
-            others: vec!["/app/w400".into(), "/system.slice".into()],
-        }
-    }
-
-    #[test]
-    fn a_tenant_attacks_as_it_is_told_and_no_more() {
-        let dir = tempfile::tempdir().unwrap();
-        let plan = plan(dir.path(), &[Attack::Depth]);
-        let mut done = Done::default();
-        let world = build(&plan, &mut done);
-        assert_eq!(done.0["levels"], LEVELS as u64 - 1);
-        assert_eq!(done.0["groups"], 1, "{done:?}");
-        assert!(!done.0.contains_key("records"), "{done:?}");
-        let parts = parts(&plan, &world);
-        assert!(parts.iter().all(|(role, _)| *role == "write") && parts.len() == 1);
-    }
-
-    /// In plain directories everything that needs no kernel succeeds, and everything is counted.
-    #[test]
-    fn a_tenant_does_all_it_can_and_counts_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let plan = plan(dir.path(), &[]);
-        let (home, runtime) = (plan.home.clone(), plan.runtime.clone());
-        let mut done = Done::default();
-        let world = build(&plan, &mut done);
-        come_and_go(&plan, 1, &mut done);
-        come_and_go(&plan, 2, &mut done);
-        for what in ["levels", "groups", "records", "fifos", "links", "churn"] {
-            assert!(done.0.get(what).is_some_and(|&n| n > 0), "{what}: {done:?}");
-        }
-        assert_eq!(done.0["long_names"], LONG_NAMES as u64);
-        assert_eq!(
-            world
-                .deep
-                .unwrap()
-                .strip_prefix(&home)
-                .unwrap()
-                .iter()
-                .count(),
-            LEVELS
-        );
-        let forged = fs::read_to_string(runtime.join("crun/of-other-1/status")).unwrap();
-        assert!(forged.contains("/system.slice"), "{forged}");
-        assert!(fs::read_link(runtime.join("runc/zero/config.json")).is_ok());
-        // The tree has paths that are too long to name; the drop of the directory removes it anyway.
-        drop(dir);
-    }
-
-    #[test]
-    fn bytes_written_are_those_of_all_devices() {
-        assert_eq!(
-            written("8:0 rbytes=1 wbytes=20 rios=1\n8:16 wbytes=3\n"),
-            23
-        );
-        assert_eq!(written(""), 0);
-    }
-}
+mod tests;

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::{ensure, Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::fileset::State::{self, Absent, Existing};
 use super::fileset::{path_of, FileSet};
 use super::io::{open, read_all, write, Buffer, DIRECT_ALIGN, IO_BYTES};
 use super::random::Rng;
@@ -168,24 +169,32 @@ impl Worker<'_> {
     }
 
     fn cycle(&mut self) -> Result<()> {
-        self.timed(Self::create)?;
+        self.timed(Absent, Self::create, Existing)?;
         for _ in 0..self.load.mix.appends_per_write {
-            self.timed(Self::append)?;
+            self.timed(Existing, Self::append, Existing)?;
         }
         for _ in 0..self.load.mix.reads_per_write {
-            self.timed(Self::read)?;
+            self.timed(Existing, Self::read, Existing)?;
         }
-        self.timed(Self::delete)?;
-        self.timed(Self::stat)
+        self.timed(Existing, Self::delete, Absent)?;
+        self.timed(Existing, Self::stat, Existing)
     }
 
-    /// Runs one operation and counts it, unless it found no file to work on.
-    fn timed(&mut self, op: fn(&mut Self) -> Result<bool>) -> Result<()> {
+    /// Takes a file from one state into another by an operation and counts the operation, unless there is no
+    /// file to work on.
+    fn timed(
+        &mut self,
+        from: State,
+        op: fn(&mut Self, u32) -> Result<()>,
+        to: State,
+    ) -> Result<()> {
         if self.page.stopped() {
             return Ok(());
         }
         let begin = Instant::now();
-        if op(self)? {
+        if let Some(file) = self.set.take(from, &mut self.rng) {
+            op(self, file)?;
+            self.set.put(to, file);
             self.page.add_op(begin.elapsed());
         }
         Ok(())
@@ -195,27 +204,15 @@ impl Worker<'_> {
         self.root.join(path_of(file))
     }
 
-    fn create(&mut self) -> Result<bool> {
-        let Some(file) = self.set.take_absent(&mut self.rng) else {
-            return Ok(false);
-        };
+    fn create(&mut self, file: u32) -> Result<()> {
+        let (direct, path) = (self.load.direct, self.path(file));
         let mut options = OpenOptions::new();
-        let mut out = open(
-            options.write(true).create_new(true),
-            self.load.direct,
-            &self.path(file),
-        )?;
+        let mut out = open(options.write(true).create_new(true), direct, &path)?;
         let size = self.set.size(file);
-        write(&mut out, size, &self.buffer, |n| self.page.add_written(n))?;
-        drop(out);
-        self.set.put_existing(file);
-        Ok(true)
+        write(&mut out, size, &self.buffer, |n| self.page.add_written(n))
     }
 
-    fn append(&mut self) -> Result<bool> {
-        let Some(file) = self.set.take_existing(&mut self.rng) else {
-            return Ok(false);
-        };
+    fn append(&mut self, file: u32) -> Result<()> {
         let mut options = OpenOptions::new();
         let mut out = open(options.append(true), self.load.direct, &self.path(file))?;
         let mut size = 1 + self.rng.below(2 * self.load.mix.append_bytes.max(1));
@@ -223,41 +220,23 @@ impl Worker<'_> {
             size = size.next_multiple_of(DIRECT_ALIGN as u64);
         }
         write(&mut out, size, &self.buffer, |n| self.page.add_written(n))?;
-        out.flush()?;
-        drop(out);
-        self.set.put_existing(file);
-        Ok(true)
+        Ok(out.flush()?)
     }
 
-    fn read(&mut self) -> Result<bool> {
-        let Some(file) = self.set.take_existing(&mut self.rng) else {
-            return Ok(false);
-        };
+    fn read(&mut self, file: u32) -> Result<()> {
         let path = self.path(file);
         let mut input = open(OpenOptions::new().read(true), self.load.direct, &path)?;
         let page = self.page;
-        read_all(&mut input, &mut self.buffer, |n| page.add_read(n), || false)?;
-        drop(input);
-        self.set.put_existing(file);
-        Ok(true)
+        read_all(&mut input, &mut self.buffer, |n| page.add_read(n), || false)
     }
 
-    fn delete(&mut self) -> Result<bool> {
-        let Some(file) = self.set.take_existing(&mut self.rng) else {
-            return Ok(false);
-        };
-        fs::remove_file(self.path(file)).context("cannot delete a file")?;
-        self.set.put_absent(file);
-        Ok(true)
+    fn delete(&mut self, file: u32) -> Result<()> {
+        fs::remove_file(self.path(file)).context("cannot delete a file")
     }
 
-    fn stat(&mut self) -> Result<bool> {
-        let Some(file) = self.set.take_existing(&mut self.rng) else {
-            return Ok(false);
-        };
-        fs::metadata(self.path(file)).context("cannot stat a file")?;
-        self.set.put_existing(file);
-        Ok(true)
+    fn stat(&mut self, file: u32) -> Result<()> {
+        let looked = fs::metadata(self.path(file));
+        looked.map(drop).context("cannot stat a file")
     }
 }
 

@@ -17,11 +17,26 @@ use super::random::Rng;
 /// Entries per directory, files or subdirectories (filebench's `meandirwidth` is 20).
 pub const DIR_WIDTH: u32 = 20;
 
+#[derive(Debug, Clone, Copy)]
+pub enum State {
+    Existing,
+    Absent,
+}
+
 /// The files that no thread holds.
 #[derive(Debug)]
 struct Idle {
     existing: Vec<u32>,
     absent: Vec<u32>,
+}
+
+impl Idle {
+    fn in_state(&mut self, state: State) -> &mut Vec<u32> {
+        match state {
+            State::Existing => &mut self.existing,
+            State::Absent => &mut self.absent,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -65,20 +80,20 @@ impl FileSet {
         self.idle().existing.clone()
     }
 
-    pub fn take_existing(&self, rng: &mut Rng) -> Option<u32> {
-        take(&mut self.idle().existing, rng)
+    /// Takes a random entry in this state; `None` if there is none.
+    pub fn take(&self, state: State, rng: &mut Rng) -> Option<u32> {
+        let mut idle = self.idle();
+        let files = idle.in_state(state);
+        if files.is_empty() {
+            return None;
+        }
+        let at = rng.below(files.len() as u64) as usize;
+        Some(files.swap_remove(at))
     }
 
-    pub fn take_absent(&self, rng: &mut Rng) -> Option<u32> {
-        take(&mut self.idle().absent, rng)
-    }
-
-    pub fn put_existing(&self, file: u32) {
-        self.idle().existing.push(file);
-    }
-
-    pub fn put_absent(&self, file: u32) {
-        self.idle().absent.push(file);
+    /// Puts an entry back, in this state.
+    pub fn put(&self, state: State, file: u32) {
+        self.idle().in_state(state).push(file);
     }
 
     /// Every directory of the set, parents first.
@@ -111,14 +126,6 @@ pub fn path_of(file: u32) -> String {
     )
 }
 
-fn take(from: &mut Vec<u32>, rng: &mut Rng) -> Option<u32> {
-    if from.is_empty() {
-        return None;
-    }
-    let at = rng.below(from.len() as u64) as usize;
-    Some(from.swap_remove(at))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,16 +148,16 @@ mod tests {
     fn no_file_is_held_twice() {
         let (set, mut rng) = set();
         let held: BTreeSet<u32> = (0..800)
-            .map(|_| set.take_existing(&mut rng).unwrap())
+            .map(|_| set.take(State::Existing, &mut rng).unwrap())
             .collect();
         assert_eq!(held.len(), 800);
-        assert_eq!(set.take_existing(&mut rng), None);
+        assert_eq!(set.take(State::Existing, &mut rng), None);
         let absent: BTreeSet<u32> = (0..200)
-            .map(|_| set.take_absent(&mut rng).unwrap())
+            .map(|_| set.take(State::Absent, &mut rng).unwrap())
             .collect();
         assert!(absent.is_disjoint(&held));
-        set.put_existing(5);
-        assert_eq!(set.take_existing(&mut rng), Some(5));
+        set.put(State::Existing, 5);
+        assert_eq!(set.take(State::Existing, &mut rng), Some(5));
     }
 
     #[test]

@@ -45,13 +45,11 @@ impl Default for Readmix {
 
 impl Workload for Readmix {
     fn prepare(&self, place: &Place) -> Result<()> {
-        let &Self {
-            threads,
-            file_bytes,
-            block_bytes,
-            ..
-        } = self;
-        ensure!(threads >= 1, "a readmix load needs at least one thread");
+        let (block_bytes, file_bytes) = (self.block_bytes, self.file_bytes);
+        ensure!(
+            self.threads >= 1,
+            "a readmix load needs at least one thread"
+        );
         ensure!(
             block_bytes > 0 && file_bytes >= u64::from(block_bytes),
             "a readmix file must hold at least one block of {block_bytes} bytes"
