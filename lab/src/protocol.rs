@@ -19,6 +19,7 @@ use databases::{DatabasesJob, PrepareJob};
 mod common;
 pub mod databases;
 mod guard;
+mod knobs;
 mod lie;
 mod overhead;
 mod tenant;
@@ -26,6 +27,7 @@ mod wait_profile;
 
 pub use common::{AgentCost, Lru, MemoryDisk, Scheduler};
 pub use guard::{RootStream, Surroundings, TimedCommand, TimedWeight};
+pub use knobs::KnobDifference;
 pub use lie::Lie;
 pub use overhead::{Observing, OverheadJob, OverheadLoad, OverheadReport, ProgramCost, Window};
 pub use tenant::{Attack, Attacks, TenantReport, TENANT};

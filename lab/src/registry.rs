@@ -28,7 +28,7 @@ pub fn plan(args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError> 
 
 /// Rejects options that the experiment would silently ignore.
 fn options_fit(args: &RunArgs, experiment: &dyn Experiment) -> Result<(), LabError> {
-    let mut given = json!({
+    let given = json!({
         "weights": args.weights,
         "containers": args.containers,
         "names": args.names,
@@ -38,11 +38,7 @@ fn options_fit(args: &RunArgs, experiment: &dyn Experiment) -> Result<(), LabErr
         serde_json::to_value(&args.load),
         serde_json::to_value(&args.agent),
     ];
-    for group in groups.into_iter().flatten() {
-        if let (Value::Object(given), Value::Object(group)) = (&mut given, group) {
-            given.extend(group);
-        }
-    }
+    let given = groups.into_iter().flatten().fold(given, merged);
     let unset = [json!(null), json!([]), json!(""), json!(false)];
     let given = given.as_object().into_iter().flatten();
     let named = given.filter(|(_, value)| !unset.contains(value));
@@ -58,6 +54,14 @@ fn options_fit(args: &RunArgs, experiment: &dyn Experiment) -> Result<(), LabErr
         format!("{} has no option --{option}", experiment.name()),
         format!("leave it out; it belongs to {}", names.join(" and ")),
     ))
+}
+
+/// An object with the fields of two.
+pub(crate) fn merged(mut one: Value, other: Value) -> Value {
+    if let (Value::Object(fields), Value::Object(more)) = (&mut one, other) {
+        fields.extend(more);
+    }
+    one
 }
 
 /// Finds an experiment.

@@ -107,16 +107,12 @@ fn show(analysis: &dyn Analysis, out: &Path, json: bool) -> Result<(), LabError>
 fn list_experiments(args: &ListArgs) -> Result<(), LabError> {
     if args.json {
         let list = registry::all().map(|experiment| {
-            let mut fields = json!({
+            let fields = json!({
                 "name": experiment.name(),
                 "claim": experiment.claim(),
                 "policies": experiment.policies(),
             });
-            if let (Value::Object(fields), Value::Object(facts)) = (&mut fields, experiment.facts())
-            {
-                fields.extend(facts);
-            }
-            fields
+            registry::merged(fields, experiment.facts())
         });
         return print(&layout::render(&list.collect()));
     }

@@ -3,6 +3,7 @@
 //! Works on the JSON form, number by number, so a figure added later is aggregated too. A number that is
 //! unknown in some runs is the median over the other runs.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -80,14 +81,12 @@ pub fn spread(runs: &[Figures]) -> Spread {
 }
 
 /// Median of every number over the runs; default figures for no runs.
-pub fn medians(runs: &[Figures]) -> Figures {
-    let values: Vec<Value> = runs
-        .iter()
-        .filter_map(|run| serde_json::to_value(run).ok())
-        .collect();
-    if values.len() == 1 {
-        return runs[0].clone();
-    }
+pub fn medians<'a, F>(runs: impl IntoIterator<Item = &'a F>) -> F
+where
+    F: Default + Serialize + DeserializeOwned + 'a,
+{
+    let values = runs.into_iter().map(serde_json::to_value);
+    let values: Vec<Value> = values.filter_map(Result::ok).collect();
     serde_json::from_value(merge(&values.iter().collect::<Vec<_>>())).unwrap_or_default()
 }
 
@@ -103,7 +102,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     }
 }
 
-pub(crate) fn merge(values: &[&Value]) -> Value {
+fn merge(values: &[&Value]) -> Value {
     let known: Vec<&Value> = values
         .iter()
         .copied()
@@ -197,7 +196,7 @@ mod tests {
 
     #[test]
     fn no_runs_have_no_figures() {
-        assert_eq!(medians(&[]), Figures::default());
+        assert_eq!(medians::<Figures>(&[]), Figures::default());
         assert_eq!(median([]), None);
         assert_eq!(median([1.0, 2.0]), Some(1.5));
     }

@@ -146,9 +146,7 @@ mod tests {
             name: name.into(),
             weight,
             duty_s,
-            anon_growth_bytes_per_s: 0,
-            lie: None,
-            user: None,
+            ..ContainerSpec::default()
         }
     }
 

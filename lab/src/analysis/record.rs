@@ -3,14 +3,14 @@
 //! Series are stored by column, which takes a third of the size and suits a plot. Counters are cumulative
 //! since the start of the measured phase.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::residency::FileSeries;
 use super::run::Run;
 use crate::experiments::Measure;
-use crate::protocol::{AgentCost, ContainerReport, GuestReport, PhaseReport, Sample, TenantReport};
+use crate::protocol::{
+    AgentCost, ContainerReport, GuestReport, KnobDifference, PhaseReport, Sample, TenantReport,
+};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
@@ -41,17 +41,6 @@ pub struct RunRecord {
     /// Observations around a tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<TenantReport>,
-}
-
-/// A knob that was left changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KnobDifference {
-    /// Path relative to the cgroup mount.
-    pub knob: String,
-    /// Value before the agent started; `None` if the knob did not exist.
-    pub before: Option<String>,
-    /// Value after the agent ended; `None` if the knob did not exist.
-    pub after: Option<String>,
 }
 
 /// One container's samples, by column.
@@ -149,6 +138,14 @@ impl Series {
 }
 
 impl RunRecord {
+    /// The time up to which all containers were sampled; `None` without samples.
+    pub fn end_s(&self) -> Option<f64> {
+        self.series
+            .iter()
+            .filter_map(Series::end_s)
+            .reduce(f64::min)
+    }
+
     /// Approximate lifetime of the agent, over which its CPU time is averaged. The agent starts with the
     /// measured phase if the measure is a window, and before the files are written if reclaim during that is
     /// part of the experiment. `None` if unknown.
@@ -171,7 +168,7 @@ impl RunRecord {
                 .and_then(|text| text.parse().ok()),
             guest_cpu_busy: report.cpu_busy,
             agent: report.agent,
-            knob_differences: differences(&report.knobs_before, &report.knobs_after),
+            knob_differences: KnobDifference::between(&report.knobs_before, &report.knobs_after),
             agent_log: report.agent_log.clone(),
             agent_status: report.agent_status.clone(),
             series: report.containers.iter().map(Series::of).collect(),
@@ -179,25 +176,6 @@ impl RunRecord {
             tenant: report.tenant.clone(),
         }
     }
-}
-
-/// Knobs that differ, sorted by path.
-fn differences(
-    before: &BTreeMap<String, String>,
-    after: &BTreeMap<String, String>,
-) -> Vec<KnobDifference> {
-    let mut knobs: Vec<&String> = before.keys().chain(after.keys()).collect();
-    knobs.sort();
-    knobs.dedup();
-    knobs
-        .into_iter()
-        .filter(|knob| before.get(*knob) != after.get(*knob))
-        .map(|knob| KnobDifference {
-            knob: knob.clone(),
-            before: before.get(knob).cloned(),
-            after: after.get(knob).cloned(),
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -228,31 +206,5 @@ mod tests {
         assert_eq!(record.agent_alive_s(Measure::Completion), None);
         record.prepare_s = Some(60.0);
         assert_eq!(record.agent_alive_s(Measure::Completion), Some(66.0));
-    }
-
-    #[test]
-    fn a_changed_a_new_and_a_lost_knob_are_all_differences() {
-        let map = |pairs: &[(&str, &str)]| {
-            pairs
-                .iter()
-                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-                .collect()
-        };
-        let found = differences(
-            &map(&[
-                ("a/memory.low", "0"),
-                ("a/memory.high", "max"),
-                ("b/memory.low", "0"),
-            ]),
-            &map(&[
-                ("a/memory.low", "5"),
-                ("a/memory.high", "max"),
-                ("c/memory.low", "0"),
-            ]),
-        );
-        let names: Vec<&str> = found.iter().map(|d| d.knob.as_str()).collect();
-        assert_eq!(names, ["a/memory.low", "b/memory.low", "c/memory.low"]);
-        assert_eq!(found[1].after, None);
-        assert_eq!(found[2].before, None);
     }
 }

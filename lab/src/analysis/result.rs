@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::aggregate::{median, medians, spread, Spread};
 use super::figures::Figures;
-use super::record::KnobDifference;
 use super::record::RunRecord;
 use super::responses::{self, EventFigures};
 use super::window;
 use crate::experiments::settings::Settings;
+use crate::protocol::KnobDifference;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PolicyResult {

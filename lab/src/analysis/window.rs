@@ -29,13 +29,7 @@ const SHORTEST_COMPETITION_S: f64 = 3.0;
 
 /// Figures of a run from `from_s` to its end.
 pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures {
-    let end_s = record
-        .series
-        .iter()
-        .filter_map(Series::end_s)
-        .fold(f64::INFINITY, f64::min);
-    let window = (end_s.is_finite() && end_s > from_s).then_some((from_s, end_s));
-    let Some((from_s, to_s)) = window else {
+    let Some(to_s) = record.end_s().filter(|end_s| *end_s > from_s) else {
         return Figures {
             containers: names_only(settings),
             ..Figures::default()
@@ -61,11 +55,8 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
             .map(|tally| bytes(tally) / MB / tally.seconds)
             .collect()
     };
-    let (all, reads, writes) = (
-        rate(|t| t.read + t.write),
-        rate(|t| t.read),
-        rate(|t| t.write),
-    );
+    let all = rate(|t| t.read + t.write);
+    let (reads, writes) = (rate(|t| t.read), rate(|t| t.write));
     let lowest = (0..weights.len()).min_by_key(|&i| weights[i]);
     let sum_of_rates: f64 = all.iter().sum();
     let containers = settings

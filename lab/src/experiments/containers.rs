@@ -15,7 +15,7 @@ const DEFAULT_DUTY_S: u32 = 15;
 /// Growth for `--anon-growth NAME` without a number.
 const DEFAULT_ANON_GROWTH: u64 = 8 << 20;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerSpec {
     /// Name; slashes nest.
     pub name: String,
@@ -61,10 +61,7 @@ pub fn containers(args: &RunArgs, default: &[u32]) -> Result<Vec<ContainerSpec>,
         .map(|(name, weight)| ContainerSpec {
             name,
             weight,
-            duty_s: None,
-            anon_growth_bytes_per_s: 0,
-            lie: None,
-            user: None,
+            ..ContainerSpec::default()
         })
         .collect();
     for text in &args.load.idle {

@@ -47,18 +47,7 @@ pub const READERS: Description = Description {
     ..WRITERS
 };
 
-const NAMES: [&str; 10] = [
-    "one/a",
-    "five/a",
-    "five/b",
-    "five/c",
-    "five/d",
-    "five/e",
-    "deep/a",
-    "deep/x/y/b",
-    "vip/a",
-    "vip/b",
-];
+const NAMES: &str = "one/a five/a five/b five/c five/d five/e deep/a deep/x/y/b vip/a vip/b";
 const WEIGHTS: [u32; 10] = [400, 100, 100, 200, 200, 200, 100, 300, 400, 200];
 /// The group with its own weight.
 const WEIGHED: &str = "vip";
@@ -136,7 +125,7 @@ impl Setup for Parameters {
     /// Moves the containers into their groups, unless the command line names them.
     fn settle(&self, containers: &mut [ContainerSpec], named: bool) {
         if !named {
-            for (container, name) in containers.iter_mut().zip(NAMES) {
+            for (container, name) in containers.iter_mut().zip(NAMES.split(' ')) {
                 name.clone_into(&mut container.name);
             }
         }

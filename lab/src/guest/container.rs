@@ -72,17 +72,12 @@ impl Container {
             make_group(parent)?;
         }
         let mut binds = system_binds(Path::new("/"), &rootfs)?;
-        let bind = |source: &Path, target: &str, writable| Bind {
-            source: source.to_owned(),
-            target: target.to_owned(),
-            writable,
-        };
-        binds.push(bind(Path::new(TOOLS), TOOLS, false));
-        binds.push(bind(&control, "/ctl", true));
-        binds.push(bind(&data, "/data", true));
+        binds.push(Bind::new(TOOLS, TOOLS, false));
+        binds.push(Bind::new(&control, "/ctl", true));
+        binds.push(Bind::new(&data, "/data", true));
         if job.load.workload().shares_files() {
             fs::create_dir_all(shared_dir()).context("cannot make the shared directory")?;
-            binds.push(bind(&shared_dir(), "/shared", true));
+            binds.push(Bind::new(shared_dir(), "/shared", true));
         }
         let program = format!("{TOOLS}/justitia-lab-guest");
         let bundle = Bundle {
@@ -271,11 +266,7 @@ pub(super) fn system_binds(root: &Path, rootfs: &Path) -> Result<Vec<Bind>> {
             std::os::unix::fs::symlink(fs::read_link(&source)?, rootfs.join(name))
                 .with_context(|| format!("cannot link {name} in the container's root"))?;
         } else {
-            binds.push(Bind {
-                source,
-                target: format!("/{name}"),
-                writable: false,
-            });
+            binds.push(Bind::new(source, &format!("/{name}"), false));
         }
     }
     Ok(binds)

@@ -32,6 +32,11 @@ pub fn keyed(text: &str, name: &str) -> Option<u64> {
     })
 }
 
+/// Page cache in memory.stat, bytes.
+pub fn page_cache(stat: &str) -> Option<u64> {
+    Some(keyed(stat, "file")?.saturating_sub(keyed(stat, "shmem")?))
+}
+
 /// Whether a process is in the cgroup or below it.
 pub fn populated(group: &Path) -> bool {
     fs::read_to_string(group.join("cgroup.events"))

@@ -12,14 +12,8 @@ use std::path::Path;
 use crate::load::attack::FLEETING;
 
 /// Readable and writable, but not settings.
-const NOT_SETTINGS: [&str; 6] = [
-    "cgroup.procs",
-    "cgroup.threads",
-    "cgroup.kill",
-    "memory.reclaim",
-    "memory.peak",
-    "memory.swap.peak",
-];
+const NOT_SETTINGS: &str =
+    "cgroup.procs cgroup.threads cgroup.kill memory.reclaim memory.peak memory.swap.peak";
 
 /// Reads every knob below `root`: path relative to it -> value. Skips groups that vanish meanwhile, those
 /// that a hostile tenant creates and removes, and those that no path can name.
@@ -58,30 +52,15 @@ fn collect(root: &Path, dir: &Path, knobs: &mut BTreeMap<String, String>) {
 }
 
 fn is_knob(name: &str, mode: u32) -> bool {
-    mode & 0o600 == 0o600 && !name.ends_with(".pressure") && !NOT_SETTINGS.contains(&name)
-}
-
-/// One line per knob that differs: `path: before -> after`.
-pub fn differences(
-    before: &BTreeMap<String, String>,
-    after: &BTreeMap<String, String>,
-) -> Vec<String> {
-    let missing = "(absent)".to_owned();
-    before
-        .keys()
-        .chain(after.keys().filter(|k| !before.contains_key(*k)))
-        .filter(|k| before.get(*k) != after.get(*k))
-        .map(|k| {
-            let old = before.get(k).unwrap_or(&missing);
-            let new = after.get(k).unwrap_or(&missing);
-            format!("{k}: {old:?} -> {new:?}")
-        })
-        .collect()
+    mode & 0o600 == 0o600
+        && !name.ends_with(".pressure")
+        && !NOT_SETTINGS.split(' ').any(|other| other == name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::KnobDifference;
 
     #[test]
     fn settings_are_told_from_triggers() {
@@ -104,10 +83,12 @@ mod tests {
         assert_eq!(before.len(), 2);
         fs::write(dir.path().join("app/c1/memory.low"), "4096\n").unwrap();
         let after = snapshot(dir.path());
+        let changed = KnobDifference::between(&before, &after);
+        assert_eq!(changed.len(), 1);
         assert_eq!(
-            differences(&before, &after),
-            ["app/c1/memory.low: \"0\" -> \"4096\""]
+            changed[0].to_string(),
+            "app/c1/memory.low: \"0\" -> \"4096\""
         );
-        assert!(differences(&after, &after).is_empty());
+        assert!(KnobDifference::between(&after, &after).is_empty());
     }
 }

@@ -43,6 +43,16 @@ pub struct Bind {
     pub writable: bool,
 }
 
+impl Bind {
+    pub fn new(source: impl Into<PathBuf>, target: &str, writable: bool) -> Self {
+        Self {
+            source: source.into(),
+            target: target.to_owned(),
+            writable,
+        }
+    }
+}
+
 /// True if `blockIO.weight` can express the weight.
 pub fn fits_block_io(weight: u32) -> bool {
     (MIN_OCI_WEIGHT..=MAX_OCI_WEIGHT).contains(&weight)
@@ -107,11 +117,7 @@ mod tests {
             uid: 0,
             rootfs: Path::new("/run/rootfs"),
             args: &["/opt/x", "load"],
-            binds: &[Bind {
-                source: "/d/a".into(),
-                target: "/data".into(),
-                writable: true,
-            }],
+            binds: &[Bind::new("/d/a", "/data", true)],
         })
     }
 

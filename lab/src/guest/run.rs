@@ -20,7 +20,9 @@ use crate::load::io::{write, Buffer, IO_BYTES};
 use crate::load::shared::{Command as Order, Status};
 use crate::load::sharing::{OWN_FILE, SHARED_FILE};
 use crate::load::Workload;
-use crate::protocol::{ContainerJob, ContainerReport, GuestJob, GuestReport, Policy, TenantReport};
+use crate::protocol::{
+    ContainerJob, ContainerReport, GuestJob, GuestReport, KnobDifference, Policy, TenantReport,
+};
 
 /// Includes crun's start under emulation.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -109,8 +111,8 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
     let complaints = gate::complaints()?;
     environment.insert("kernel_complaints".into(), complaints.join("\n"));
     let knobs_after = knobs::snapshot(Path::new(setup::CGROUP));
-    for line in knobs::differences(&knobs_before, &knobs_after) {
-        progress(&format!("knob not restored: {line}"));
+    for knob in KnobDifference::between(&knobs_before, &knobs_after) {
+        progress(&format!("knob not restored: {knob}"));
     }
     if let Some((tenant, seen)) = tenant.zip(seen.as_mut()) {
         // The agent has ended and restored under attack.

@@ -4,6 +4,7 @@
 //! some fifty reads, which an emulated guest does in a few milliseconds.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -15,16 +16,20 @@ use crate::protocol::Sample;
 /// Enough for memory.stat, about 1.5 KiB, and io.stat, a line per device.
 const READ_BYTES: usize = 16 << 10;
 
+const FILES: [&str; 6] = [
+    "memory.stat",
+    "io.stat",
+    "memory.low",
+    "memory.high",
+    "memory.pressure",
+    "io.pressure",
+];
+
 /// The open files of one group.
 #[derive(Debug)]
 pub struct Sampler {
     device: String,
-    memory_stat: Option<File>,
-    io_stat: Option<File>,
-    memory_low: Option<File>,
-    memory_high: Option<File>,
-    memory_pressure: Option<File>,
-    io_pressure: Option<File>,
+    files: BTreeMap<&'static str, File>,
     buffer: RefCell<Vec<u8>>,
 }
 
@@ -32,15 +37,10 @@ impl Sampler {
     /// Opens the files of the group at `dir`; `device` is the `major:minor` of the data disk. A file that
     /// this kernel does not have reads as nothing.
     pub fn open(dir: &Path, device: &str) -> Self {
-        let open = |name: &str| File::open(dir.join(name)).ok();
+        let open = |name| Some((name, File::open(dir.join(name)).ok()?));
         Self {
             device: device.to_owned(),
-            memory_stat: open("memory.stat"),
-            io_stat: open("io.stat"),
-            memory_low: open("memory.low"),
-            memory_high: open("memory.high"),
-            memory_pressure: open("memory.pressure"),
-            io_pressure: open("io.pressure"),
+            files: FILES.into_iter().filter_map(open).collect(),
             buffer: RefCell::new(vec![0; READ_BYTES]),
         }
     }
@@ -56,32 +56,34 @@ impl Sampler {
             latency_us: load.latency_us,
             ..Sample::default()
         };
-        self.with(self.memory_stat.as_ref(), |text| {
+        self.with("memory.stat", |text| {
             let field = |name| files::keyed(text, name).unwrap_or(0);
             sample.file_bytes = field("file").saturating_sub(field("shmem"));
             sample.anon_bytes = field("anon");
         });
-        self.with(self.io_stat.as_ref(), |text| {
+        self.with("io.stat", |text| {
             sample.device_read_bytes = files::io_stat(text, &self.device, "rbytes");
             sample.device_write_bytes = files::io_stat(text, &self.device, "wbytes");
         });
-        self.with(self.memory_low.as_ref(), |text| {
+        self.with("memory.low", |text| {
             sample.low_bytes = files::limit_bytes(text);
         });
-        self.with(self.memory_high.as_ref(), |text| {
+        self.with("memory.high", |text| {
             sample.high_bytes = files::limit_bytes(text);
         });
-        self.with(self.memory_pressure.as_ref(), |text| {
+        self.with("memory.pressure", |text| {
             sample.memory_full_us = files::pressure_total_us(text, "full").unwrap_or(0);
         });
-        self.with(self.io_pressure.as_ref(), |text| {
+        self.with("io.pressure", |text| {
             sample.io_some_us = files::pressure_total_us(text, "some").unwrap_or(0);
         });
         sample
     }
 
-    fn with(&self, file: Option<&File>, mut parse: impl FnMut(&str)) {
-        let Some(file) = file else { return };
+    fn with(&self, file: &str, mut parse: impl FnMut(&str)) {
+        let Some(file) = self.files.get(file) else {
+            return;
+        };
         let mut buffer = self.buffer.borrow_mut();
         let Ok(n) = file.read_at(&mut buffer, 0) else {
             return;

@@ -21,7 +21,7 @@ use super::setup::{data_dir, enter_group, make_group, CGROUP, TOOLS};
 use super::{files, knobs, progress};
 use crate::experiments::hostile::AGENT_MEMORY_MAX;
 use crate::load::attack::{Plan, ESCAPES};
-use crate::protocol::{ContainerJob, GuestJob, TenantReport};
+use crate::protocol::{ContainerJob, GuestJob, KnobDifference, TenantReport};
 
 /// Groups that are not Justitia's to manage.
 const OTHERS: [&str; 2] = ["/system.slice/ssh.service", "/user.slice/user-1001.slice"];
@@ -267,7 +267,8 @@ impl Watch {
             while !stopped.load(Ordering::Acquire) {
                 thread::sleep(Duration::from_secs(1));
                 for (before, now) in before.iter().zip(look()) {
-                    changed.extend(knobs::differences(before, &now));
+                    let differences = KnobDifference::between(before, &now);
+                    changed.extend(differences.iter().map(ToString::to_string));
                 }
             }
             changed

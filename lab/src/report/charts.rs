@@ -20,16 +20,10 @@ pub struct BarSeries {
 
 /// Highest value or end of a range in a set of bars.
 pub fn highest(series: &[BarSeries]) -> f64 {
-    series
-        .iter()
-        .flat_map(|s| {
-            s.values
-                .iter()
-                .flatten()
-                .copied()
-                .chain(s.ranges.iter().flatten().map(|r| r.max))
-        })
-        .fold(0.0, f64::max)
+    let values = series.iter().flat_map(|s| s.values.iter().flatten());
+    let ranges = series.iter().flat_map(|s| s.ranges.iter().flatten());
+    let ends = ranges.map(|range| &range.max);
+    values.chain(ends).copied().fold(0.0, f64::max)
 }
 
 /// Grouped bars, one group per category, with the ideal as a dashed line.
@@ -74,16 +68,12 @@ pub fn bars(
         .map(|(i, v)| (i as f64 + 0.5, Some(*v)))
         .collect();
     plot.line("ideal", "", &points);
-    for &(x, value) in &points {
-        if let Some(value) = value {
-            let dot = format!(
-                "<circle class=\"ideal-dot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\"><title>ideal {}</title></circle>",
-                plot.x(x),
-                plot.y(value),
-                fixed(value, 2)
-            );
-            plot.add(&dot);
-        }
+    for (i, value) in ideal.iter().enumerate() {
+        let (x, y) = (plot.x(i as f64 + 0.5), plot.y(*value));
+        let value = fixed(*value, 2);
+        plot.add(&format!(
+            "<circle class=\"ideal-dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"><title>ideal {value}</title></circle>"
+        ));
     }
     plot.text("unit", 280.0, 296.0, "middle", "weight");
     plot.finish()

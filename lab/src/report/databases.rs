@@ -185,20 +185,16 @@ fn environment(document: &Document) -> String {
     table.fact("Justitia", &environment.justitia_version);
     table.fact("runs", settings.choices.runs);
     table.fact("phase", format_args!("{} s", settings.phase_s));
-    table.fact(
-        "high load",
-        format_args!("{} transactions/s", settings.rate),
-    );
+    let rate = settings.rate;
+    table.fact("high load", format_args!("{rate} transactions/s"));
     table.fact("each database", mib(settings.database_bytes));
     table.fact("rows asked for", settings.keys.name());
     table.fact("guest memory", mib(settings.choices.memory_bytes));
     table.fact("virtual CPUs", settings.choices.cpus);
     table.fact("client threads of a container", settings.threads);
     let (iops, bandwidth) = (settings.disk_iops, settings.choices.disk_mb_per_s);
-    table.fact(
-        "data disk",
-        format_args!("{iops} requests/s, {bandwidth} MB/s"),
-    );
+    let disk = format!("{iops} requests/s, {bandwidth} MB/s");
+    table.fact("data disk", disk);
     table.fact("clock", settings.choices.clock);
     for (name, value) in environment.guest.iter().chain(&environment.machine) {
         table.fact(name, value);

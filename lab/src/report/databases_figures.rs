@@ -9,6 +9,7 @@ use super::style::container_color;
 use crate::experiments::databases::analysis::{AnalyzedRun, Document, PolicyResult};
 use crate::experiments::databases::record::Series;
 use crate::policy::Policy;
+use crate::protocol::databases::DatabaseJob;
 
 /// The run whose total is nearest to the median; the charts show this run.
 fn representative(result: &PolicyResult) -> Option<&AnalyzedRun> {
@@ -37,13 +38,10 @@ pub fn over_time(document: &Document) -> String {
         .iter()
         .filter_map(|(policy, result)| Some((*policy, result, representative(result)?)))
         .collect();
-    let all = |kind: Kind| {
-        let each = shown
-            .iter()
-            .map(|s| phase_charts::highest(&series_lines(document, s.2, kind)));
-        each.fold(0.0, f64::max)
-    };
-    let tops = Kind::ALL.map(all);
+    let tops = KINDS.each_ref().map(|kind| {
+        let highest = |run| phase_charts::highest(&series_lines(document, run, kind));
+        shown.iter().map(|s| highest(s.2)).fold(0.0, f64::max)
+    });
     let phase_top = shown
         .iter()
         .flat_map(|s| s.2.figures.phase_transactions.iter().copied())
@@ -59,11 +57,11 @@ pub fn over_time(document: &Document) -> String {
             policy.name(),
             policy.meaning()
         );
-        for (kind, top) in Kind::ALL.into_iter().zip(tops) {
+        for (kind, top) in KINDS.iter().zip(tops) {
             let lines = series_lines(document, run, kind);
-            let title = format!("{}, {}", policy.name(), kind.caption());
-            let svg = phase_charts::lines(&title, kind.unit(), &phases, &lines, top);
-            figure(&mut html, &svg, kind.caption());
+            let title = format!("{}, {}", policy.name(), kind.caption);
+            let svg = phase_charts::lines(&title, kind.unit, &phases, &lines, top);
+            figure(&mut html, &svg, kind.caption);
         }
         let rows: Vec<_> = settings
             .containers
@@ -113,64 +111,60 @@ fn figure(html: &mut String, svg: &str, caption: &str) {
     );
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Kind {
-    Rate,
-    Memory,
-    Reads,
+/// Times, and values where they are known.
+type Points = Vec<(f64, Option<f64>)>;
+
+/// A chart over time of all containers.
+struct Kind {
+    unit: &'static str,
+    caption: &'static str,
+    points: fn(&Series) -> Points,
+    /// The dashed value of a container, from its job and its static limit.
+    mark: fn(&DatabaseJob, Option<u64>) -> Option<f64>,
 }
 
-impl Kind {
-    const ALL: [Self; 3] = [Self::Rate, Self::Memory, Self::Reads];
+const KINDS: [Kind; 3] = [
+    Kind {
+        unit: "transactions/s",
+        caption: "Throughput; the objective is dashed",
+        points: |series| at(series, series.tps.iter().copied()),
+        mark: |job, _| Some(f64::from(job.objective_tps)),
+    },
+    Kind {
+        unit: "MB",
+        caption: "Memory charged to the container; a static limit is dashed",
+        points: |series| {
+            at(
+                series,
+                series.memory_bytes.iter().map(|bytes| bytes.map(mb)),
+            )
+        },
+        mark: |_, limit| limit.map(mb),
+    },
+    Kind {
+        unit: "reads/s",
+        caption: "Reads from the disk",
+        points: |series| series.rate(&series.device_reads),
+        mark: |_, _| None,
+    },
+];
 
-    fn unit(self) -> &'static str {
-        match self {
-            Self::Rate => "transactions/s",
-            Self::Memory => "MB",
-            Self::Reads => "reads/s",
-        }
-    }
-
-    fn caption(self) -> &'static str {
-        match self {
-            Self::Rate => "Throughput; the objective is dashed",
-            Self::Memory => "Memory charged to the container; a static limit is dashed",
-            Self::Reads => "Reads from the disk",
-        }
-    }
+fn mb(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
 }
 
-fn series_lines(document: &Document, run: &AnalyzedRun, kind: Kind) -> Vec<Line> {
+fn series_lines(document: &Document, run: &AnalyzedRun, kind: &Kind) -> Vec<Line> {
     let containers = &document.environment.settings.databases.containers;
-    run.record
-        .series
-        .iter()
-        .enumerate()
-        .filter_map(|(index, series)| {
-            let container = containers.get(index)?;
-            let limit = run.record.limits.get(index).copied().flatten();
-            let (points, mark) = match kind {
-                Kind::Rate => {
-                    let points = at(series, series.tps.iter().copied());
-                    (points, Some(f64::from(container.objective_tps)))
-                }
-                Kind::Memory => {
-                    let mb = |bytes: &Option<u64>| bytes.map(|bytes| bytes as f64 / 1e6);
-                    let points = at(series, series.memory_bytes.iter().map(mb));
-                    (points, limit.map(|bytes| bytes as f64 / 1e6))
-                }
-                Kind::Reads => (series.rate(&series.device_reads), None),
-            };
-            Some(Line {
-                name: container.name.clone(),
-                color: container_color(index),
-                points,
-                mark,
-            })
-        })
-        .collect()
+    let lines = containers.iter().zip(&run.record.series).enumerate();
+    let line = |(index, (container, series)): (usize, (&DatabaseJob, &Series))| Line {
+        name: container.name.clone(),
+        color: container_color(index),
+        points: (kind.points)(series),
+        mark: (kind.mark)(container, run.record.limits.get(index).copied().flatten()),
+    };
+    lines.map(line).collect()
 }
 
-fn at(series: &Series, values: impl Iterator<Item = Option<f64>>) -> Vec<(f64, Option<f64>)> {
+fn at(series: &Series, values: impl Iterator<Item = Option<f64>>) -> Points {
     series.at_s.iter().copied().zip(values).collect()
 }

@@ -339,20 +339,12 @@ fn ranks(document: &Document) -> Vec<usize> {
 
 /// One time per second from start to end of a record; a fixed job ends with its last container.
 fn times(record: &RunRecord) -> Vec<f64> {
-    let last = record
-        .series
-        .iter()
-        .filter_map(Series::end_s)
-        .fold(f64::INFINITY, f64::min);
+    let last = record.end_s().unwrap_or(0.0);
     let done: Option<Vec<f64>> = record.series.iter().map(|s| s.finished_at_s).collect();
     let done = done.map_or(last, |done| {
         done.into_iter().fold(0.0, f64::max).ceil() + 1.0
     });
-    let end = if last.is_finite() {
-        last.min(done)
-    } else {
-        0.0
-    };
+    let end = last.min(done);
     (0..=end.floor() as u32).map(f64::from).collect()
 }
 

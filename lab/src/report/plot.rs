@@ -111,13 +111,8 @@ impl Plot {
                 self.left,
                 self.width - self.right
             );
-            self.text(
-                "tick",
-                self.left - 6.0,
-                y + 4.0,
-                "end",
-                &fixed(tick, digits),
-            );
+            let (x, label) = (self.left - 6.0, fixed(tick, digits));
+            self.text("tick", x, y + 4.0, "end", &label);
         }
         self.text("unit", 2.0, 11.0, "start", unit);
     }
@@ -125,15 +120,13 @@ impl Plot {
     pub fn time_axis(&mut self, ticks: &[f64]) {
         let digits = digits_for(ticks);
         for (i, &tick) in ticks.iter().enumerate() {
-            let unit = if i + 1 == ticks.len() { " s" } else { "" };
-            let x = self.x(tick);
-            let anchor = if i + 1 == ticks.len() {
-                "end"
+            let (anchor, unit) = if i + 1 == ticks.len() {
+                ("end", " s")
             } else {
-                "middle"
+                ("middle", "")
             };
             let label = format!("{}{unit}", fixed(tick, digits));
-            self.text("tick", x, self.floor() + 15.0, anchor, &label);
+            self.text("tick", self.x(tick), self.floor() + 15.0, anchor, &label);
         }
     }
 
@@ -225,18 +218,8 @@ pub fn ticks_within(max: f64, count: usize) -> Vec<f64> {
 }
 
 fn digits_for(ticks: &[f64]) -> usize {
-    let whole = |scale: f64| {
-        ticks
-            .iter()
-            .all(|tick| ((tick * scale).fract()).abs() < 1e-6)
-    };
-    if whole(1.0) {
-        0
-    } else if whole(10.0) {
-        1
-    } else {
-        2
-    }
+    let whole = |scale: &f64| ticks.iter().all(|tick| (tick * scale).fract().abs() < 1e-6);
+    [1.0, 10.0].iter().position(whole).unwrap_or(2)
 }
 
 #[cfg(test)]

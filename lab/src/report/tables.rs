@@ -6,12 +6,12 @@ use super::html::{details, escape, number, percent, with_range, Column, Table};
 use crate::analysis::aggregate::Range;
 use crate::analysis::figures::{ContainerFigures, Figures};
 use crate::analysis::notes::notes;
-use crate::analysis::record::{KnobDifference, RunRecord};
+use crate::analysis::record::RunRecord;
 use crate::analysis::residency::FileFigures;
 use crate::analysis::result::PolicyResult;
 use crate::analysis::weighted::Document;
 use crate::experiments::Measure;
-use crate::protocol::{Lru, Policy};
+use crate::protocol::{KnobDifference, Lie, Lru, Policy};
 
 /// Policies side by side, and the notes on their validity.
 pub fn summary(document: &Document) -> String {
@@ -83,13 +83,13 @@ fn figures_table(
     let mut table = Table::numbers(caption, &head);
     for (policy, result) in document.in_order() {
         let cells = figures().enumerate().map(|(i, (_, value, digits))| {
+            let range = Range::of(result.runs.iter().map(|run| value(&run.figures)));
             let runs = if i < ranged.len() {
-                &result.runs[..]
+                result.runs.len()
             } else {
-                &[]
+                1
             };
-            let range = Range::of(runs.iter().map(|run| value(&run.figures)));
-            with_range(value(of(result)), range, *digits, runs.len())
+            with_range(value(of(result)), range, *digits, runs)
         });
         table.row([label(policy)].into_iter().chain(cells).collect());
     }
@@ -213,66 +213,54 @@ fn stall(stall_percent: Option<f64>) -> String {
 
 type Row<'a> = (Policy, &'a PolicyResult);
 
-/// A value of the runs in which it is known.
-fn known(
-    result: &PolicyResult,
-    value: fn(&RunRecord) -> Option<f64>,
-) -> impl Iterator<Item = f64> + '_ {
-    result.runs.iter().filter_map(move |run| value(&run.record))
+/// The greatest value of the runs in which it is known.
+fn most(result: &PolicyResult, value: fn(&RunRecord) -> Option<f64>) -> Option<f64> {
+    let known = result.runs.iter().filter_map(|run| value(&run.record));
+    known.reduce(f64::max)
 }
 
-fn knob_value(value: Option<&str>) -> String {
-    escape(value.unwrap_or("not there"))
+/// The state of the knobs after the runs.
+fn knobs(result: &PolicyResult) -> String {
+    if result.knobs_restored {
+        return "<span class=\"good\">all as before</span>".to_owned();
+    }
+    let count = result.knob_differences.len();
+    format!("<span class=\"bad\">{count} differ</span>")
 }
 
 /// Cost of the agent, and knobs that it did not restore.
 pub fn agent(document: &Document) -> String {
     let columns: [Column<Row>; 8] = [
         ("Policy", |(policy, _)| label(*policy)),
-        ("CPU, % of one core", |(_, result)| {
-            number(result.agent.and_then(|agent| agent.cpu_percent), 2)
+        ("CPU, % of one core", |(_, r)| {
+            number(r.agent.and_then(|agent| agent.cpu_percent), 2)
         }),
-        ("Peak memory MB", |(_, result)| {
-            number(result.agent.map(|agent| agent.peak_rss_mb), 1)
+        ("Peak memory MB", |(_, r)| {
+            number(r.agent.map(|a| a.peak_rss_mb), 1)
         }),
-        ("Knobs after the run", |(_, result)| {
-            if result.knobs_restored {
-                return "<span class=\"good\">all as before</span>".to_owned();
-            }
-            let count = result.knob_differences.len();
-            format!("<span class=\"bad\">{count} differ</span>")
-        }),
-        ("Boots repeated", |(_, result)| {
-            let runs = result.runs.iter();
-            let failed: u32 = runs.map(|run| run.record.head.failed_boots).sum();
+        ("Knobs after the run", |(_, r)| knobs(r)),
+        ("Boots repeated", |(_, r)| {
+            let failed: u32 = r.runs.iter().map(|run| run.record.head.failed_boots).sum();
             failed.to_string()
         }),
-        ("Guest's CPUs busy", |(_, result)| {
-            percent(
-                known(result, |record| record.guest_cpu_busy).reduce(f64::max),
-                0,
-            )
+        ("Guest's CPUs busy", |(_, r)| {
+            percent(most(r, |run| run.guest_cpu_busy), 0)
         }),
-        ("Host busy with others", |(_, result)| {
-            percent(
-                known(result, |record| record.head.host_busy_with_others).reduce(f64::max),
-                0,
-            )
+        ("Host busy with others", |(_, r)| {
+            percent(most(r, |run| run.head.host_busy_with_others), 0)
         }),
-        ("Host speed", |(_, result)| {
-            number(
-                known(result, |record| record.head.host_speed).reduce(f64::min),
-                0,
-            )
+        ("Host speed", |(_, r)| {
+            let speeds = r.runs.iter().filter_map(|run| run.record.head.host_speed);
+            number(speeds.reduce(f64::min), 0)
         }),
     ];
-    let knobs: [Column<&KnobDifference>; 3] = [
-        ("Knob", |difference| escape(&difference.knob)),
-        ("Before", |difference| {
-            knob_value(difference.before.as_deref())
+    let changed: [Column<&KnobDifference>; 3] = [
+        ("Knob", |knob| escape(&knob.knob)),
+        ("Before", |knob| {
+            escape(knob.before.as_deref().unwrap_or("not there"))
         }),
-        ("After", |difference| {
-            knob_value(difference.after.as_deref())
+        ("After", |knob| {
+            escape(knob.after.as_deref().unwrap_or("not there"))
         }),
     ];
     let table = Table::of("Agent", &columns, document.in_order());
@@ -280,16 +268,13 @@ pub fn agent(document: &Document) -> String {
     for (policy, result) in document.in_order() {
         if !result.knob_differences.is_empty() {
             let caption = format!("Left changed by {}", policy.name());
-            html.push_str(&Table::of(&caption, &knobs, &result.knob_differences).render());
+            html.push_str(&Table::of(&caption, &changed, &result.knob_differences).render());
         }
         let log = super::representative(result).map_or("", |run| run.record.agent_log.trim());
         if !log.is_empty() {
             let summary = format!("Last lines of the agent's log under {}", policy.name());
-            html.push_str(&details(
-                false,
-                &summary,
-                &format!("<pre>{}</pre>", escape(log)),
-            ));
+            let log = format!("<pre>{}</pre>", escape(log));
+            html.push_str(&details(false, &summary, &log));
         }
     }
     html
@@ -309,10 +294,8 @@ pub fn environment(document: &Document) -> String {
         Some(disk) => format!("{} MiB of memory (null_blk)", disk.bytes >> 20),
         None => "NVMe".to_owned(),
     };
-    table.fact(
-        "Data disk",
-        format_args!("{} MB/s, fresh ext4 on {kind}", choices.disk_mb_per_s),
-    );
+    let disk = format!("{} MB/s, fresh ext4 on {kind}", choices.disk_mb_per_s);
+    table.fact("Data disk", disk);
     let mount = settings.mount_options.as_str();
     table.fact(
         "Mount options asked for",
@@ -327,36 +310,23 @@ pub fn environment(document: &Document) -> String {
         table.fact(&format!("Load: {name}"), value);
     }
     for container in &settings.containers {
-        let load = format!("Load: {}", container.name);
-        if let Some(duty) = container.duty_s {
-            table.fact(
-                &load,
-                format_args!("works and pauses in turn, {duty} s each"),
-            );
-        }
-        if container.anon_growth_bytes_per_s > 0 {
-            let growth = container.anon_growth_bytes_per_s >> 10;
-            table.fact(
-                &load,
-                format_args!("anonymous memory grows by {growth} KiB/s"),
-            );
-        }
-        if let Some(lie) = container.lie {
-            let lie = lie.name();
-            table.fact(
-                &load,
-                format_args!("declares '{lie}' as its color each second"),
-            );
+        let duty = container.duty_s;
+        let duty = duty.map(|s| format!("works and pauses in turn, {s} s each"));
+        let growth = container.anon_growth_bytes_per_s;
+        let kib = growth >> 10;
+        let growth = (growth > 0).then(|| format!("anonymous memory grows by {kib} KiB/s"));
+        let lie = container.lie.map(Lie::name);
+        let lie = lie.map(|lie| format!("declares '{lie}' as its color each second"));
+        for fact in [duty, growth, lie].into_iter().flatten() {
+            table.fact(&format!("Load: {}", container.name), fact);
         }
     }
     if !choices.agent_args.is_empty() {
         table.fact("Agent arguments", choices.agent_args.join(" "));
     }
     if let Some(at) = settings.kill_agent_at_s {
-        table.fact(
-            "Agent killed after",
-            format_args!("{at} s, started again a second later"),
-        );
+        let killed = format!("{at} s, started again a second later");
+        table.fact("Agent killed after", killed);
     }
     for (name, value) in &environment.machine {
         table.fact(&format!("Machine: {}", name.replace('_', " ")), value);

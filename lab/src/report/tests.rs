@@ -99,7 +99,7 @@ fn a_changed_knob_is_shown() {
     result.knobs_restored = false;
     result
         .knob_differences
-        .push(crate::analysis::record::KnobDifference {
+        .push(crate::protocol::KnobDifference {
             knob: "app/w100/memory.low".into(),
             before: Some("0".into()),
             after: None,

@@ -4,7 +4,6 @@
 //! - satisfied: fraction of the seconds with a known color that were GREEN or YELLOW. For all containers
 //!   together it is the mean over the containers, as in the paper's table VII;
 //! - a stopped container has no figures for that phase: unknown is not zero.
-//! - a stopped container has no figures for that phase: unknown is not zero.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::Series;
 use super::settings::Settings;
-use crate::analysis::aggregate::{median, merge, Range};
+use crate::analysis::aggregate::{median, medians, Range};
 use crate::analysis::document::{self, SCHEMA};
 use crate::analysis::run::Run;
 use crate::policy::Policy;
@@ -146,7 +145,7 @@ fn result(settings: &Settings, records: Vec<RunRecord>) -> PolicyResult {
         .collect();
     let each: Vec<&Figures> = runs.iter().map(|run| &run.figures).collect();
     PolicyResult {
-        figures: medians(&each),
+        figures: medians(each.iter().copied()),
         transactions_range: Range::of(each.iter().map(|f| Some(f.transactions))),
         satisfied_range: Range::of(each.iter().map(|f| f.satisfied)),
         runs,
@@ -174,14 +173,6 @@ fn others(host: &[HostSample], series: &[Series]) -> Vec<Option<u64>> {
             Some(host.file_bytes?.saturating_sub(theirs?))
         })
         .collect()
-}
-
-fn medians(runs: &[&Figures]) -> Figures {
-    let values: Vec<serde_json::Value> = runs
-        .iter()
-        .filter_map(|run| serde_json::to_value(run).ok())
-        .collect();
-    serde_json::from_value(merge(&values.iter().collect::<Vec<_>>())).unwrap_or_default()
 }
 
 pub fn figures(settings: &Settings, series: &[Series]) -> Figures {

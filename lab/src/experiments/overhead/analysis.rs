@@ -206,6 +206,15 @@ fn interval(difference: Option<Difference>) -> String {
     )
 }
 
+fn windows_of(
+    windows: &[Window],
+    load: OverheadLoad,
+    observing: Observing,
+) -> impl Iterator<Item = &Window> {
+    let of_both = move |w: &&Window| w.load == load && w.observing == observing;
+    windows.iter().filter(of_both)
+}
+
 /// The two windows of each pair that is complete.
 fn pairs(
     windows: &[Window],
@@ -213,14 +222,9 @@ fn pairs(
     of: Observing,
     against: Observing,
 ) -> Vec<(&Window, &Window)> {
-    let of_load = |observing| {
-        windows
-            .iter()
-            .filter(move |w| w.load == load && w.observing == observing)
-    };
-    of_load(of)
-        .filter_map(|a| Some((a, of_load(against).find(|b| b.pair == a.pair)?)))
-        .collect()
+    let partner = |a: &Window| windows_of(windows, load, against).find(|b| b.pair == a.pair);
+    let ours = windows_of(windows, load, of);
+    ours.filter_map(|a| Some((a, partner(a)?))).collect()
 }
 
 /// Mean and interval of the relative differences; `None` for fewer than two pairs.
@@ -249,11 +253,7 @@ fn difference(
 }
 
 fn agent(windows: &[Window], load: OverheadLoad, observing: Observing) -> AgentCost {
-    let mine = || {
-        windows
-            .iter()
-            .filter(move |w| w.load == load && w.observing == observing)
-    };
+    let mine = || windows_of(windows, load, observing);
     let cpu = mine().filter_map(|w| {
         let alive_s = w.agent_alive_s.filter(|s| *s > 0.0)?;
         Some(w.agent?.cpu_s / alive_s * 100.0)

@@ -164,40 +164,22 @@ impl Analysis for Document {
             self.kernel, self.seconds, self.tasks, "reason", "thread-seconds", "share", "times"
         );
         for waited in &self.reasons {
-            let share = waited.share.map_or_else(
-                || "unknown".to_owned(),
-                |share| format!("{:.2} %", share * 100.0),
-            );
-            line(
-                &mut text,
-                waited.reason.name(),
-                waited.seconds,
-                &share,
-                waited.times,
-            );
+            let spent = waited.seconds.map(|s| format!("{s:.3}"));
+            let share = waited.share.map(|share| format!("{:.2} %", share * 100.0));
+            let [spent, share] = [spent, share].map(|cell| cell.unwrap_or("unknown".to_owned()));
+            let (name, times) = (waited.reason.name(), waited.times);
+            let _ = writeln!(text, "{name:<34}{spent:>15}{share:>10}{times:>12}");
             if matches!(waited.reason, Reason::Else | Reason::OtherSpinlock) {
                 let shown = waited.functions.iter().filter(|f| f.seconds >= LEAST_S);
                 for function in shown.take(SHOWN) {
-                    let name = format!("  {}", function.name);
-                    let _ = writeln!(text, "{name:<34}{:>15.3}", function.seconds);
+                    amount(&mut text, &format!("  {}", function.name), function.seconds);
                 }
             }
         }
-        let _ = writeln!(
-            text,
-            "{:<34}{:>15.3}{:>10}",
-            "all waiting", self.waiting_s, "100 %"
-        );
-        let _ = writeln!(
-            text,
-            "\n{:<34}{:>15.3}",
-            "on a CPU, spinning in it", self.running_s
-        );
-        let _ = writeln!(
-            text,
-            "{:<34}{:>15.3}",
-            "asleep by their own choice", self.resting_s
-        );
+        let (waiting, waiting_s) = ("all waiting", self.waiting_s);
+        let _ = writeln!(text, "{waiting:<34}{waiting_s:>15.3}{:>10}\n", "100 %");
+        amount(&mut text, "on a CPU, spinning in it", self.running_s);
+        amount(&mut text, "asleep by their own choice", self.resting_s);
         if let Some(accounted) = self.accounted {
             let _ = writeln!(text, "{:<34}{:>13.2} %", "accounted for", accounted * 100.0);
         }
@@ -218,9 +200,8 @@ impl Analysis for Document {
     }
 }
 
-fn line(text: &mut String, name: &str, spent_s: Option<f64>, share: &str, times: u64) {
-    let spent = spent_s.map_or_else(|| "unknown".to_owned(), |s| format!("{s:.3}"));
-    let _ = writeln!(text, "{name:<34}{spent:>15}{share:>10}{times:>12}");
+fn amount(text: &mut String, name: &str, spent_s: f64) {
+    let _ = writeln!(text, "{name:<34}{spent_s:>15.3}");
 }
 
 /// Totals of the places of one class.

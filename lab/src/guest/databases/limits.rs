@@ -52,9 +52,7 @@ pub fn enforce(job: &DatabasesJob, servers: &[Server]) -> Result<Vec<Option<u64>
 fn held(group: &Path) -> Result<Held> {
     let stat = files::read(&group.join("memory.stat"))?;
     let current = files::limit_bytes(&files::read(&group.join("memory.current"))?);
-    let file = files::keyed(&stat, "file").zip(files::keyed(&stat, "shmem"));
-    let (file, shmem) = file.context("memory.stat tells no page cache")?;
-    let file = file.saturating_sub(shmem);
+    let file = files::page_cache(&stat).context("memory.stat tells no page cache")?;
     let current = current.context("memory.current is no number")?;
     Ok(Held {
         file,

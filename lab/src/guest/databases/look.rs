@@ -16,9 +16,7 @@ pub fn look(dir: &Path, device: &str, sample: &mut DatabaseSample) {
     sample.low_bytes = limit("memory.low");
     sample.high_bytes = limit("memory.high");
     if let Some(stat) = read("memory.stat") {
-        sample.file_bytes = files::keyed(&stat, "file")
-            .zip(files::keyed(&stat, "shmem"))
-            .map(|(file, shmem)| file.saturating_sub(shmem));
+        sample.file_bytes = files::page_cache(&stat);
     }
     if let Some(stat) = read("io.stat") {
         sample.device_read_bytes = Some(files::io_stat(&stat, device, "rbytes"));

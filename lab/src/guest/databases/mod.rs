@@ -26,7 +26,7 @@ use super::{files, knobs, memory_disk, progress, setup};
 use crate::protocol::databases::{
     DatabaseReport, DatabasesJob, DatabasesReport, PrepareJob, PrepareReport,
 };
-use crate::protocol::Lru;
+use crate::protocol::{KnobDifference, Lru};
 use justitia_machine::qemu::SERIAL_DATA;
 use server::Server;
 
@@ -71,7 +71,12 @@ pub fn run(job: &DatabasesJob) -> Result<DatabasesReport> {
         progress("the agent runs");
     }
     phases.run(agent.as_mut())?;
-    let (series, host, spans) = phases.finish();
+    let phases::Phases {
+        series,
+        host,
+        spans,
+        ..
+    } = phases;
 
     if let Some(agent) = &mut agent {
         let in_time = agent.end()?;
@@ -146,7 +151,8 @@ fn left_changed(
 ) -> Vec<String> {
     before.retain(|knob, _| after.contains_key(knob));
     after.retain(|knob, _| before.contains_key(knob));
-    let lines = knobs::differences(&before, &after);
+    let left = KnobDifference::between(&before, &after);
+    let lines: Vec<String> = left.iter().map(ToString::to_string).collect();
     for line in &lines {
         progress(&format!("knob not restored: {line}"));
     }

@@ -43,9 +43,12 @@ pub struct Phases<'a> {
     servers: &'a [Server],
     device: &'a str,
     clients: Vec<Clients>,
-    series: Vec<Vec<DatabaseSample>>,
-    host: Vec<HostSample>,
-    spans: Vec<(f64, f64)>,
+    /// The samples of each container.
+    pub series: Vec<Vec<DatabaseSample>>,
+    /// The host's memory at each sample.
+    pub host: Vec<HostSample>,
+    /// Begin and end of each phase.
+    pub spans: Vec<(f64, f64)>,
     begin_ns: u64,
 }
 
@@ -111,12 +114,6 @@ impl<'a> Phases<'a> {
             self.clients[index].declarer = Some(declarer);
         }
         Ok(())
-    }
-
-    /// The samples of each container, the host's memory at each sample, the span of each phase.
-    #[allow(clippy::type_complexity)]
-    pub fn finish(self) -> (Vec<Vec<DatabaseSample>>, Vec<HostSample>, Vec<(f64, f64)>) {
-        (self.series, self.host, self.spans)
     }
 
     fn now_s(&self) -> f64 {

@@ -77,14 +77,15 @@ impl Declarer {
 }
 
 fn arguments(job: &DatabaseJob, socket: &Path, threads: u32) -> Vec<String> {
-    let text = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
-    let mut arguments = text(&["probe", "mysql", "--user", "root", "--count", "Com_select"]);
-    arguments.extend(["--group".into(), format!("/app/{}", job.name)]);
-    arguments.extend(["--socket".into(), socket.display().to_string()]);
-    arguments.extend(["--min-tps".into(), job.objective_tps.to_string()]);
-    arguments.extend(text(&["--parallel", "0", "--max-waiting"]));
-    arguments.push((threads / 2).to_string());
-    arguments
+    let line = format!(
+        "probe mysql --user root --count Com_select --group /app/{} --socket {} --min-tps {} \
+         --parallel 0 --max-waiting {}",
+        job.name,
+        socket.display(),
+        job.objective_tps,
+        threads / 2
+    );
+    line.split(' ').map(str::to_owned).collect()
 }
 
 /// The color that a group declares now; `None` if it is not a color.

@@ -140,11 +140,7 @@ impl Server {
         let _ = fs::remove_file(&socket);
         let cgroup = format!("/app/{}", job.name);
         let mut binds = system_binds(Path::new("/"), &rootfs)?;
-        binds.push(Bind {
-            source: home,
-            target: "/data".into(),
-            writable: true,
-        });
+        binds.push(Bind::new(home, "/data", true));
         let mut args = vec!["/usr/sbin/mariadbd"];
         args.extend(COMMON);
         args.extend(SERVE);
