@@ -34,6 +34,9 @@ pub struct Choices {
     pub seed: u64,
     /// Extra arguments of the agent.
     pub agent_args: Vec<String>,
+    /// Lines of the agent's configuration, ahead of the policy's own.
+    #[serde(default)]
+    pub agent_config: Vec<String>,
 }
 
 /// An experiment's defaults; the command line overrides them.
@@ -84,6 +87,7 @@ impl Choices {
             runs: args.runs,
             seed: args.output.seed,
             agent_args: args.agent.agent_arg.clone(),
+            agent_config: args.agent.agent_config.clone(),
         })
     }
 

@@ -110,7 +110,9 @@ pub(crate) fn with_disk(memory_bytes: u64, disk: Option<&MemoryDisk>) -> u64 {
 
 /// The kernel modules of a measuring guest.
 pub(crate) fn guest_modules() -> Vec<String> {
-    ["bfq", "null_blk"].map(str::to_owned).to_vec()
+    ["bfq", "kyber-iosched", "mq-deadline", "null_blk"]
+        .map(str::to_owned)
+        .to_vec()
 }
 
 /// Upper bound of host seconds per second of a clock of instructions.

@@ -69,6 +69,8 @@ pub struct GuestJob {
     pub mount_options: String,
     /// Extra arguments for `justitia run`, for example `--interval 1s`.
     pub agent_args: Vec<String>,
+    /// Lines of the agent's configuration, ahead of the policy's own.
+    pub agent_config: Vec<String>,
     /// Bytes that the host writes between caching and re-reading (reread only).
     pub polluter_bytes: Option<u64>,
     /// Kills the agent with SIGKILL after this many measured seconds and restarts it one second later (the

@@ -43,7 +43,8 @@ fn options_fit(args: &RunArgs, experiment: &dyn Experiment) -> Result<(), LabErr
     let given = given.as_object().into_iter().flatten();
     let named = given.filter(|(_, value)| !unset.contains(value));
     let mut ignored = named.filter(|(option, _)| {
-        *option != "agent-arg" && !experiment.options().contains(&option.as_str())
+        let option = option.as_str();
+        !["agent-arg", "agent-config"].contains(&option) && !experiment.options().contains(&option)
     });
     let Some((option, _)) = ignored.next() else {
         return Ok(());

@@ -259,18 +259,12 @@ pub struct AgentArgs {
     /// One more argument for `justitia run` in the guest; may be repeated
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     pub agent_arg: Vec<String>,
+    /// One more line of the agent's configuration, for example 'disk.iocost = false'; may be repeated
+    #[arg(long, value_name = "LINE")]
+    pub agent_config: Vec<String>,
     /// Kill the agent after this many measured seconds and start it again a second later
     #[arg(long, value_name = "SECONDS")]
     pub kill_agent_at: Option<u32>,
-    /// Part of a container's memory taken in each period, percent (databases)
-    #[arg(long, value_name = "N")]
-    pub percent: Option<u32>,
-    /// Seconds of a period (databases)
-    #[arg(long, value_name = "SECONDS")]
-    pub period: Option<u32>,
-    /// Take from GREEN containers only, never from YELLOW ones (databases)
-    #[arg(long)]
-    pub no_yellow: bool,
 }
 
 /// Kind of a hostile tenant's attack.
@@ -336,12 +330,16 @@ pub enum ClockArg {
 
 /// The block scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Scheduler {
-    /// Budget fair queueing: honors weights in the block layer
+    /// Budget fair queueing: honors weights by itself
     Bfq,
-    /// No scheduler: weights have no effect in the block layer
+    /// No scheduler: weights have no effect without io.cost
     None,
+    /// Deadlines: weights have no effect without io.cost
+    MqDeadline,
+    /// Latency targets: weights have no effect without io.cost
+    Kyber,
 }
 
 impl Scheduler {
@@ -350,6 +348,8 @@ impl Scheduler {
         match self {
             Self::Bfq => "bfq",
             Self::None => "none",
+            Self::MqDeadline => "mq-deadline",
+            Self::Kyber => "kyber",
         }
     }
 }

@@ -120,6 +120,7 @@ impl Settings {
             scheduler: self.choices.scheduler,
             mount_options: self.mount_options.clone(),
             agent_args: self.choices.agent_args.clone(),
+            agent_config: self.choices.agent_config.clone(),
             polluter_bytes: self.workload.polluter_bytes(),
             surroundings: self.workload.surroundings(&self.containers, policy),
             profile_waits: false,

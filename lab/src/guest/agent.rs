@@ -84,23 +84,26 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts the agent of `policy`, if it has one, and waits until it is ready. `config` is its configuration
-    /// file; empty for none.
+    /// Starts the agent of `policy`, if it has one, and waits until it is ready. `config`: lines of its
+    /// configuration ahead of the policy's own.
     pub fn start(
         policy: Policy,
         finds: bool,
-        config: &str,
+        config: &[String],
         extra: &[String],
     ) -> Result<Option<Self>> {
+        let mut lines = config.join("\n");
+        lines.push('\n');
+        let config = lines + policy.agent_config();
         let state = Path::new(STATE);
         let file = state.join("agent.toml");
         let path = file.to_string_lossy();
-        let path = (!config.is_empty()).then_some(&*path);
+        let path = (!config.trim().is_empty()).then_some(&*path);
         let Some(arguments) = arguments(policy, finds, path, extra) else {
             return Ok(None);
         };
         if path.is_some() {
-            files::write(&file, config)?;
+            files::write(&file, &config)?;
         }
         let _ = fs::remove_file(notify_path());
         let notify = UnixDatagram::bind(notify_path()).context("cannot make the notify socket")?;

@@ -90,7 +90,7 @@ fn window(running: &Running, observing: Observing, seconds: u32) -> Result<Windo
     let extra = ["--observer".to_owned(), observing.name().to_owned()];
     let mut agent = match observing {
         Observing::Nothing => None,
-        Observing::Proc | Observing::Bpf => Agent::start(Policy::Observe, false, "", &extra)?,
+        Observing::Proc | Observing::Bpf => Agent::start(Policy::Observe, false, &[], &extra)?,
     };
     thread::sleep(SETTLE);
     let done = running.work(seconds)?;
@@ -114,7 +114,7 @@ fn window(running: &Running, observing: Observing, seconds: u32) -> Result<Windo
 /// A window in which the kernel times each BPF program.
 fn programs_of(running: &Running, seconds: u32) -> Result<Vec<ProgramCost>> {
     let extra = ["--observer".to_owned(), Observing::Bpf.name().to_owned()];
-    let mut agent = Agent::start(Policy::Observe, false, "", &extra)?;
+    let mut agent = Agent::start(Policy::Observe, false, &[], &extra)?;
     thread::sleep(SETTLE);
     files::write(Path::new(BPF_STATS), "1")?;
     let before = program_times()?;

@@ -208,7 +208,7 @@ fn enforce(job: &GuestJob, containers: &[Container]) -> Result<Stage> {
     let agent = Agent::start(
         job.policy,
         tenant::of_job(job).is_some() || job.group_weights.is_some(),
-        job.policy.agent_config(),
+        &job.agent_config,
         &job.agent_args,
     )?;
     if agent.is_some() {

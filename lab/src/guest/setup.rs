@@ -181,7 +181,7 @@ fn module_name(file: &str) -> String {
 /// Creates the data file system and mounts it; returns the options in force.
 pub fn make_data(disk: &GuestDisk, options: &str) -> Result<String> {
     run(Command::new("mkfs.ext4")
-        .args("-q -F -E lazy_itable_init=0,assume_storage_prezeroed=1".split(' '))
+        .args("-q -F -b 4096 -E lazy_itable_init=0,assume_storage_prezeroed=1".split(' '))
         .arg(&disk.node))?;
     mount_data(disk, options)
 }

@@ -54,8 +54,8 @@ pub struct DatabasesJob {
     pub scheduler: Scheduler,
     /// Extra arguments of the agent.
     pub agent_args: Vec<String>,
-    /// The agent's configuration file; empty for none.
-    pub agent_config: String,
+    /// Lines of the agent's configuration, ahead of the policy's own.
+    pub agent_config: Vec<String>,
     pub seed: u64,
 }
 

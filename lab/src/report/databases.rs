@@ -199,8 +199,11 @@ fn environment(document: &Document) -> String {
     for (name, value) in environment.guest.iter().chain(&environment.machine) {
         table.fact(name, value);
     }
-    if !settings.agent_config.is_empty() {
-        table.fact("agent's configuration", &settings.agent_config);
+    if !settings.choices.agent_config.is_empty() {
+        table.fact(
+            "agent's configuration",
+            settings.choices.agent_config.join("; "),
+        );
     }
     for (policy, result) in &document.policies {
         for run in &result.runs {

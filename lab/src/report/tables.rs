@@ -324,6 +324,9 @@ pub fn environment(document: &Document) -> String {
     if !choices.agent_args.is_empty() {
         table.fact("Agent arguments", choices.agent_args.join(" "));
     }
+    if !choices.agent_config.is_empty() {
+        table.fact("Agent configuration", choices.agent_config.join("; "));
+    }
     if let Some(at) = settings.kill_agent_at_s {
         let killed = format!("{at} s, started again a second later");
         table.fact("Agent killed after", killed);

@@ -54,9 +54,6 @@ impl Experiment for Scenario {
             "keys",
             "disk-iops",
             "lie",
-            "percent",
-            "period",
-            "no-yellow",
         ]
     }
 

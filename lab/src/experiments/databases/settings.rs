@@ -3,8 +3,6 @@
 //!
 //! Memory in bytes, rates in transactions per second, times in seconds.
 
-use std::fmt::Write;
-
 use serde::{Deserialize, Serialize};
 
 use super::image;
@@ -49,8 +47,6 @@ pub struct Settings {
     pub database_bytes: u64,
     /// Requests per second of the data disk.
     pub disk_iops: u32,
-    /// The agent's configuration file.
-    pub agent_config: String,
 }
 
 impl Settings {
@@ -89,7 +85,6 @@ impl Settings {
             keys: args.load.keys.unwrap_or(scenario.keys),
             database_bytes,
             disk_iops,
-            agent_config: agent_config(args)?,
         })
     }
 
@@ -117,7 +112,7 @@ impl Settings {
             lru: self.choices.lru,
             scheduler: self.choices.scheduler,
             agent_args: self.choices.agent_args.clone(),
-            agent_config: self.agent_config.clone(),
+            agent_config: self.choices.agent_config.clone(),
             seed: self.choices.seed_of(run),
         }
     }
@@ -150,25 +145,6 @@ fn containers(
         by_name(&mut containers, |c| &c.name, name, cause)?.lie = Some(lie);
     }
     Ok(containers)
-}
-
-/// The agent's configuration file for the parameter study; empty without one.
-fn agent_config(args: &RunArgs) -> Result<String, LabError> {
-    let agent = &args.agent;
-    let mut text = String::new();
-    // Writing to a String cannot fail.
-    if let Some(percent) = agent.percent {
-        in_range("--percent", percent, 1, 50)?;
-        let _ = writeln!(text, "color_percent = {percent}");
-    }
-    if let Some(period) = agent.period {
-        in_range("--period", period, 1, 60)?;
-        let _ = writeln!(text, "color_period = \"{period}s\"");
-    }
-    if agent.no_yellow {
-        text += "color_yellow = false\n";
-    }
-    Ok(text)
 }
 
 #[cfg(test)]

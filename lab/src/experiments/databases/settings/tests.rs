@@ -43,15 +43,6 @@ fn the_keys_are_the_scenarios_unless_named() {
 }
 
 #[test]
-fn the_study_of_parameters_reaches_the_agent() {
-    assert_eq!(settings("two-databases").unwrap().agent_config, "");
-    let settings = settings("two-databases --percent 5 --period 10 --no-yellow").unwrap();
-    let config = &settings.agent_config;
-    assert!(config.contains("color_percent = 5") && config.contains("color_period = \"10s\""));
-    assert!(config.contains("color_yellow = false"), "{config}");
-}
-
-#[test]
 fn with_the_instruction_clock_the_disk_is_copied_into_memory() {
     let own = settings("two-databases --clock instructions").unwrap();
     let disk = own.memory_disk().expect("a disk of memory");
@@ -75,7 +66,6 @@ fn options_without_effect_or_sense_are_refused() {
         "two-databases --policies memcg",
         "two-databases --policies max,max",
         "two-databases --memory 16M",
-        "two-databases --percent 0",
         "two-databases --seconds 1",
         "two-databases --lie B=rde",
         "two-databases --lie Z=red",
