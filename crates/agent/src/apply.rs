@@ -36,7 +36,6 @@ use crate::record::{rounded, same};
 use crate::restore::{begin, find, forget, Arrival, Restored, Return};
 use crate::status::{Priors, Problem, Reclaimed};
 
-use foreign::is_made;
 use gate::Gate;
 use reclaim::Reclaimer;
 
@@ -307,7 +306,7 @@ impl Applier {
                 continue;
             }
             if self.journal.get(id, knob).is_none() {
-                let made = is_made(observer, id, knob, present);
+                let made = self.is_made(observer, id, knob, present);
                 self.owners.take(id, knob, made);
                 holds.push(Hold {
                     group: id,

@@ -35,7 +35,7 @@
 //! order = "stride"             # stride, aging (the paper's), fifo
 //! aging = 100                  # with order aging: what a waiter gains when it is passed over
 //! [disk]                       # disks that BFQ does not schedule
-//! iocost = false               # served by io.cost while groups contend
+//! iocost = true                # served by io.cost while groups contend
 //! models = { nvme0n1 = "rbps=... rseqiops=... rrandiops=... wbps=... wseqiops=... wrandiops=..." }
 //! [kubernetes]                 # weights of pods
 //! nri = "auto"                 # auto, off, or the socket of the runtime that tells of them

@@ -365,7 +365,7 @@ impl Observer {
         for tracked in &mut self.tracked {
             let knobs = &tracked.seen.knobs;
             let held = tracked.seen.weight_source == WeightSource::IoWeight;
-            if held && knobs.bfq_weight.is_none() && !tracked.must_be_read() {
+            if held && !tracked.must_be_read() {
                 let now = tracked.group.read_knob(Knob::IoWeight).ok().flatten();
                 if now != knobs.io_weight.map(Value::Weight) {
                     tracked.doubt_knobs();

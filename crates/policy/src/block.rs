@@ -82,12 +82,21 @@ impl Level {
     }
 }
 
-/// Writes for the block weights that have to change. `gains`: the feedback's gains scale them.
+/// What serves disks by weight, and by which weights.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Served {
+    /// The feedback's gains scale the weights.
+    pub gains: bool,
+    /// io.cost serves a disk.
+    pub io_cost: bool,
+}
+
+/// Writes for the block weights that have to change.
 pub(crate) fn weights<'a>(
     members: &'a [Member<'a>],
-    gains: bool,
+    served: Served,
 ) -> impl Iterator<Item = Write> + 'a {
-    let parts = parts(members, gains);
+    let parts = parts(members, served.gains);
     let mut levels: BTreeMap<Option<usize>, Level> = BTreeMap::new();
     for (member, part) in members.iter().zip(&parts) {
         let level = levels.entry(member.parent).or_default();
@@ -103,7 +112,10 @@ pub(crate) fn weights<'a>(
         }
     }
     let written = members.iter().zip(parts);
-    written.filter_map(move |(member, part)| write(member, part, levels[&member.parent]))
+    written.flat_map(move |(member, part)| {
+        let level = levels[&member.parent];
+        files(member, served).filter_map(move |file| write(member, part, level, file))
+    })
 }
 
 fn parts(members: &[Member], gains: bool) -> Vec<Part> {
@@ -131,7 +143,22 @@ fn parts(members: &[Member], gains: bool) -> Vec<Part> {
     parts
 }
 
-fn write(member: &Member, part: Part, level: Level) -> Option<Write> {
+/// A weight file of a group: its knob, its value and its largest value.
+type File = (Knob, u32, u32);
+
+/// The files that disks go by. A group has `io.bfq.weight` as soon as BFQ is loaded, whichever scheduler the
+/// disks have; io.cost goes by `io.weight`.
+fn files(member: &Member, served: Served) -> impl Iterator<Item = File> {
+    let knobs = &member.group.knobs;
+    let bfq = knobs
+        .bfq_weight
+        .map(|now| (Knob::IoBfqWeight, now, BFQ_MAX));
+    let io = knobs.io_weight.filter(|_| served.io_cost || bfq.is_none());
+    let io = io.map(|now| (Knob::IoWeight, now, IO_MAX));
+    bfq.into_iter().chain(io)
+}
+
+fn write(member: &Member, part: Part, level: Level, (knob, now, most): File) -> Option<Write> {
     let group = member.group;
     let known = if member.leaf {
         member.decision.high.is_some()
@@ -141,11 +168,6 @@ fn write(member: &Member, part: Part, level: Level) -> Option<Write> {
     if !known || group.knobs.foreign.io_weight {
         return None;
     }
-    let (knob, now, most) = match (group.knobs.bfq_weight, group.knobs.io_weight) {
-        (Some(now), _) => (Knob::IoBfqWeight, now, BFQ_MAX),
-        (None, Some(now)) => (Knob::IoWeight, now, IO_MAX),
-        (None, None) => return None,
-    };
     // The full gain applies here as well as to the page share. A light group soon reaches the floor of its
     // page share, and then only its block weight acts. Where both act, the loop measures their joint effect.
     let target = part.pull * level.scale(f64::from(most));

@@ -10,8 +10,10 @@
 //!
 //! The model need not be exact. `io.cost.qos` lets the kernel run slower or faster than the model: faster
 //! while requests wait for io.cost and the disk meets its latency target, slower while it misses the target.
-//! The target follows from the model: the time of a few requests. If the kernel runs slower than the model
-//! and the disk delivers less than its capacity, the target is doubled after [`RELAX_S`] seconds.
+//! The target follows from the model: the time of a few requests. If groups contend, the kernel runs slower than
+//! the model and the disk delivers less than its capacity, io.cost is relaxed after [`RELAX_S`] seconds: the target is
+//! doubled, and the lowest speed rises. The latter is for disks with few tags: the kernel also runs slower
+//! while requests wait for a tag.
 //!
 //! Properties:
 //! - A disk for which somebody else configured io.cost is left alone, and so is a disk whose knobs a foreign
@@ -20,7 +22,8 @@
 //!   for [`LEARN_S`] seconds.
 //! - Each write makes the kernel wait until no request is in flight. A model is therefore corrected only if
 //!   it is wrong by more than the factor [`WORTH`], and a learned one at most once in [`PAUSE_S`] seconds.
-//! - A disk that io.cost slows down gets a larger latency target, up to [`LATENCY_US`].
+//! - A disk that io.cost slows down gets a larger latency target, up to [`LATENCY_US`], and in the end runs at
+//!   least at the speed of the model.
 //!
 //! Left out: the difference between sequential and random requests. The model has the same numbers for both.
 
@@ -51,19 +54,24 @@ const WORTH: f64 = 1.25;
 const PAUSE_S: f64 = 20.0;
 /// Size, bytes, of the requests that the `iops` numbers of `io.cost.model` count.
 const PAGE: f64 = 4096.0;
-/// Lowest and highest speed of the kernel relative to the model, hundredths of a percent.
+/// Lowest and highest speed of the kernel relative to the model, hundredths of a percent. The lowest rises with
+/// each relaxation, up to the speed of the model.
 const SLOWEST: u32 = 3000;
+const RISE: u32 = 2000;
 const FASTEST: u32 = 40_000;
 /// Part of the requests that must meet the latency target, hundredths of a percent.
 const IN_TIME: u32 = 9000;
-/// While the kernel runs slower than the model, a disk that delivers less than this part of its capacity is
-/// slowed down by io.cost.
-const SLOWED: f64 = 0.9;
-/// Seconds of being slowed down before the latency target is doubled, and how often it may be doubled.
+/// While the kernel runs slower than the model, a disk of whose capacity less than this part is used is slowed
+/// down by io.cost.
+const SLOWED: f64 = 0.95;
+/// Seconds of being slowed down before a relaxation, and the largest number of relaxations.
 const RELAX_S: f64 = 3.0;
 const RELAXED: u32 = 6;
+/// Bytes of a large request. The kernel merges contiguous pages up to `max_sectors_kb`, 512 or 1280 KiB on most
+/// disks.
+const LARGEST: f64 = 524_288.0;
 /// Bounds of the latency target, microseconds.
-const LATENCY_US: (f64, f64) = (200.0, 50_000.0);
+const LATENCY_US: (f64, f64) = (200.0, 200_000.0);
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -80,7 +88,7 @@ pub(crate) struct DiskMemo {
     written_s: f64,
     /// Seconds for which io.cost has slowed it down.
     slowed_s: f64,
-    /// Number of times that its latency target was doubled.
+    /// Number of relaxations.
     relaxed: u32,
 }
 
@@ -153,7 +161,7 @@ impl Capacity {
 }
 
 impl DiskMemo {
-    fn after(&self, disk: &BlockDevice, elapsed_s: f64) -> DiskMemo {
+    fn after(&self, disk: &BlockDevice, contended: bool, elapsed_s: f64) -> DiskMemo {
         let mut memo = DiskMemo {
             counters: disk.counters,
             written_s: self.written_s + elapsed_s,
@@ -167,18 +175,18 @@ impl DiskMemo {
         };
         let rates = self.rates.map_or(new, |old| old.smoothed(new, elapsed_s));
         memo.rates = Some(rates);
+        // io.cost may keep the disk idle, so this does not ask whether the disk is saturated.
+        let slower = contended && disk.vrate.is_some_and(|vrate| vrate < 9500);
+        memo.slowed_s = if memo.held && slower && memo.used(rates) < SLOWED {
+            memo.slowed_s + elapsed_s
+        } else {
+            0.0
+        };
         let bytes = rates.read_bytes + rates.write_bytes;
         if new.busy.min(rates.busy) < SATURATED || bytes <= 0.0 || rates.requests <= 0.0 {
             return memo;
         }
         memo.saturated_s += elapsed_s;
-        let capacity = memo.read.bytes_per_s.max(memo.write.bytes_per_s);
-        let slower = disk.vrate.is_some_and(|vrate| vrate < 9500);
-        memo.slowed_s = if memo.held && slower && bytes < SLOWED * capacity {
-            memo.slowed_s + elapsed_s
-        } else {
-            0.0
-        };
         // A disk that reads and writes at the same time teaches both directions.
         let mostly = |part: f64| part >= 0.8 * bytes;
         if !mostly(rates.write_bytes) {
@@ -188,6 +196,14 @@ impl DiskMemo {
             memo.write.learn(bytes, rates.requests, elapsed_s);
         }
         memo
+    }
+
+    /// Part of the disk's capacity that these rates use.
+    fn used(&self, rates: DiskRates) -> f64 {
+        let bytes_per_s = self.read.bytes_per_s.max(self.write.bytes_per_s);
+        let request_s = self.read.request_s.or(self.write.request_s);
+        let bytes = rates.read_bytes + rates.write_bytes;
+        bytes / bytes_per_s + rates.requests * request_s.unwrap_or_default()
     }
 
     /// The model learned so far; `None`: too little was seen.
@@ -213,11 +229,11 @@ impl DiskMemo {
     }
 }
 
-/// `io.cost.qos` for this model. `relaxed`: how often the latency target was doubled.
+/// `io.cost.qos` for this model after this many relaxations.
 fn qos(model: &CostModel, relaxed: u32) -> CostQos {
-    // A request may wait in the disk behind a few others.
+    // A request may wait in the disk behind a few large ones.
     let in_time = |bps: u64, iops: u64| {
-        let request_s = 131_072.0 / bps as f64 + 1.0 / iops as f64;
+        let request_s = LARGEST / bps as f64 + 1.0 / iops as f64;
         let few = 4.0 * f64::from(1 << relaxed);
         (few * request_s * 1e6).clamp(LATENCY_US.0, LATENCY_US.1) as u32
     };
@@ -228,7 +244,7 @@ fn qos(model: &CostModel, relaxed: u32) -> CostQos {
         rlat_us: in_time(model.rbps, model.rrandiops),
         wpct: IN_TIME,
         wlat_us: in_time(model.wbps, model.wrandiops),
-        min: SLOWEST,
+        min: (SLOWEST + RISE * relaxed).min(10_000),
         max: FASTEST,
     }
 }
@@ -247,11 +263,12 @@ fn worth(now: &CostModel, wanted: &CostModel) -> bool {
     })
 }
 
-/// The next state of the disks, and the writes to their knobs. `serve`: groups contend, or did, and must be
-/// served by weight. `suspended`: the watch has suspended io.cost.
+/// The next state of the disks, and the writes to their knobs. `contended`: groups contend. `serve`: they do, or
+/// did, and must be served by weight. `suspended`: the watch has suspended io.cost.
 pub(crate) fn serve(
     memos: &BTreeMap<GroupId, DiskMemo>,
     disks: &[BlockDevice],
+    contended: bool,
     serve: bool,
     suspended: bool,
     elapsed_s: f64,
@@ -263,7 +280,7 @@ pub(crate) fn serve(
             continue;
         };
         let before = memos.get(&disk.id).cloned().unwrap_or_default();
-        let mut memo = before.after(disk, elapsed_s);
+        let mut memo = before.after(disk, contended, elapsed_s);
         let others = !memo.held && (qos_now.enable || qos_now.user || model_now.user);
         let model = disk.given_model.or_else(|| memo.model());
         if suspended {
@@ -291,6 +308,12 @@ pub(crate) fn serve(
 /// Whether io.cost serves a disk, or would if it were not suspended.
 pub(crate) fn serves(memos: &BTreeMap<GroupId, DiskMemo>) -> bool {
     memos.values().any(|memo| memo.held)
+}
+
+/// Whether io.cost is on for a disk.
+pub(crate) fn any_is_on(disks: &[BlockDevice]) -> bool {
+    let mut qos = disks.iter().filter_map(|disk| disk.cost_qos);
+    qos.any(|qos| qos.enable)
 }
 
 fn off(disk: &BlockDevice, now: CostQos) -> Write {

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::block::Served;
 use crate::bound;
 use crate::caps;
 use crate::config::{Capabilities, Config};
@@ -125,17 +126,23 @@ pub fn step(
     let weights_must_hold = may.feedback && (state.weights_must_hold || ordered);
     let protected = pool.memory.filter(|_| may.weights);
     let low = protected.map(|memory| share::protect(host, &members, memory));
-    let weights = may.weights.then(|| !watch.lifts(Watched::Gains));
+    let weights = may.weights.then(|| Served {
+        gains: !watch.lifts(Watched::Gains),
+        io_cost: disk::any_is_on(&snapshot.devices),
+    });
     let writes = writes::plan(&members, low.as_deref(), weights);
     let disks = snapshot.devices.iter().filter(|_| weights_must_hold);
+    // io.cost orders readers too, which nothing else does on a disk without BFQ.
+    let contended = ordered || members.iter().filter(|m| m.leaf && m.contends()).count() > 1;
     let (disks_next, served) = disk::serve(
         &state.disks,
         &snapshot.devices,
-        weights_must_hold,
+        contended,
+        may.feedback && (contended || disk::serves(&state.disks)),
         watch.lifts(Watched::IoCost),
         elapsed_s,
     );
-    let served_by_cost = ordered && disk::serves(&disks_next);
+    let served_by_cost = contended && disk::serves(&disks_next);
     watch.note(&decided(limited, steered, served_by_cost, may));
     let writes = writes::hold_weights(disks)
         .chain(served)

@@ -6,7 +6,7 @@
 //! not exist. Protection is raised from the top down and lowered from the bottom up, so that an ancestor
 //! never protects less than what its children claim.
 
-use crate::block;
+use crate::block::{self, Served};
 use crate::decision::Member;
 use crate::plan::{Knob, Reason, Value, Write};
 use crate::snapshot::BlockDevice;
@@ -15,12 +15,12 @@ use crate::units::{Bytes, Limit};
 /// Changes smaller than this part of the value are not worth a write.
 const WORTH: f64 = 0.04;
 
-/// The writes for these decisions. `low`: `memory.low` of each member; `None`: left alone. `weights`: whether the
-/// feedback's gains scale block weights; `None`: block weights are left alone.
+/// The writes for these decisions. `low`: `memory.low` of each member; `None`: left alone. `weights`: how disks
+/// are served; `None`: block weights are left alone.
 pub(crate) fn plan(
     members: &[Member],
     low: Option<&[Option<Bytes>]>,
-    weights: Option<bool>,
+    weights: Option<Served>,
 ) -> Vec<Write> {
     let mut writes = Vec::new();
     let mut lowered = Vec::new();
@@ -54,8 +54,8 @@ pub(crate) fn plan(
     }
     writes.extend(lowered.into_iter().rev());
     writes.extend(members.iter().filter_map(high_write));
-    if let Some(gains) = weights {
-        writes.extend(block::weights(members, gains));
+    if let Some(served) = weights {
+        writes.extend(block::weights(members, served));
     }
     writes
 }

@@ -25,10 +25,9 @@ impl Applier {
                 let Some(present) = observer.knob(group, knob) else {
                     continue;
                 };
-                let repeated = || observer.knob(group, knob.repeats()?);
                 let told = || {
-                    let [by_runtime, by_systemd] =
-                        told(knob, observer.recorded(group)[0], repeated);
+                    let known = |knob| observer.knob(group, knob);
+                    let [by_runtime, by_systemd] = self.told(observer, group, knob, known);
                     by_runtime.or(by_systemd)
                 };
                 missed.extend(self.missed(group, knob, told));
@@ -77,8 +76,8 @@ impl Applier {
             ));
             // systemd derives its own value for a container's scope; in the end the agent leaves the
             // runtime's value.
-            let recorded = told_of(observer, group, knob)[0].is_some();
-            let made = recorded || is_made(observer, group, knob, value);
+            let recorded = self.told_now(observer, group, knob)[0].is_some();
+            let made = recorded || self.is_made(observer, group, knob, value);
             self.owners.take(group, knob, made);
         }
         self.post_priors();
@@ -123,7 +122,7 @@ impl Applier {
                 let Some(seen) = observer.seen(group).filter(|seen| !seen.delegated) else {
                     return false;
                 };
-                let told = || told_of(observer, group, knob);
+                let told = || self.told_now(observer, group, knob);
                 let weight = seen.weight.map(Weight::get);
                 observer.is_new(group)
                     || is_base(knob, present, observer.is_inner(group), weight, told)
@@ -157,21 +156,44 @@ impl Applier {
         forget(&mut self.journal, &keys, problems);
         self.post_priors();
     }
-}
 
-/// The values that the runtime's record and systemd's other knob imply for this one.
-fn told_of(observer: &Observer, group: GroupId, knob: Knob) -> [Option<Value>; 2] {
-    let repeated = || observer.group(group)?.read_knob(knob.repeats()?).ok()?;
-    told(knob, observer.recorded(group)[0], repeated)
-}
+    /// True if the group's manager derived this value from its record or its other knob. The knob follows the
+    /// record a moment later.
+    pub(super) fn is_made(
+        &self,
+        observer: &Observer,
+        group: GroupId,
+        knob: Knob,
+        value: Value,
+    ) -> bool {
+        let [_, before] = observer.recorded(group);
+        let [before, _] = told(knob, before, || None);
+        let [by_runtime, by_systemd] = self.told_now(observer, group, knob);
+        // Defaults agree whether or not somebody derives one from the other.
+        let is_default = value == Value::Weight(Weight::DEFAULT.get());
+        !is_default && [by_runtime.or(by_systemd), before].contains(&Some(value))
+    }
 
-/// True if the group's manager derived this value from its record or its other knob. The knob follows the
-/// record a moment later.
-pub(super) fn is_made(observer: &Observer, group: GroupId, knob: Knob, value: Value) -> bool {
-    let [_, before] = observer.recorded(group);
-    let [before, _] = told(knob, before, || None);
-    let [by_runtime, by_systemd] = told_of(observer, group, knob);
-    // Defaults agree whether or not somebody derives one from the other.
-    let is_default = value == Value::Weight(Weight::DEFAULT.get());
-    !is_default && [by_runtime.or(by_systemd), before].contains(&Some(value))
+    /// The values that the runtime's record and systemd's other knob imply for this one. `present` gives the
+    /// value of the other knob; if we hold that knob, systemd's value is its prior one.
+    fn told(
+        &self,
+        observer: &Observer,
+        group: GroupId,
+        knob: Knob,
+        present: impl FnOnce(Knob) -> Option<Value>,
+    ) -> [Option<Value>; 2] {
+        let repeated = || {
+            let repeated = knob.repeats()?;
+            let held = self.journal.get(group, repeated);
+            held.map_or_else(|| present(repeated), |entry| Some(entry.prior))
+        };
+        told(knob, observer.recorded(group)[0], repeated)
+    }
+
+    /// The same, with the other knob's value read now.
+    fn told_now(&self, observer: &Observer, group: GroupId, knob: Knob) -> [Option<Value>; 2] {
+        let read = |knob| observer.group(group)?.read_knob(knob).ok()?;
+        self.told(observer, group, knob, read)
+    }
 }

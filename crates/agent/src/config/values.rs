@@ -100,7 +100,7 @@ impl Default for GateSettings {
 }
 
 /// The operator's settings of disks that BFQ does not schedule.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DiskSettings {
     /// io.cost serves them by weight while groups contend.
@@ -108,6 +108,15 @@ pub struct DiskSettings {
     /// io.cost models by the disk's name.
     #[serde(deserialize_with = "models")]
     pub models: BTreeMap<String, CostModel>,
+}
+
+impl Default for DiskSettings {
+    fn default() -> Self {
+        DiskSettings {
+            iocost: true,
+            models: BTreeMap::new(),
+        }
+    }
 }
 
 fn models<'de, D: Deserializer<'de>>(

@@ -173,10 +173,7 @@ impl Rig {
         let journal = Journal::open(state_dir, BOOT).unwrap();
         let applier = Applier::new(journal, Writers::start(config).unwrap(), log.clone());
         let mut observer = Observer::new(fs.clone(), self::config(), RuntimeDirs::none()).unwrap();
-        observer.set_disks(DiskSettings {
-            iocost: true,
-            ..DiskSettings::default()
-        });
+        observer.set_disks(DiskSettings::default());
         let mut rig = Rig {
             fs,
             observer,

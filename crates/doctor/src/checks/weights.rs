@@ -108,7 +108,7 @@ fn not_enforced(facts: &Facts, out: &mut Outcome) -> Option<()> {
             .remedy(format!("{load}echo bfq > /sys/block/{name}/queue/scheduler"))
             .remedy(format!("echo '{rule}' > {UDEV_RULE}"))
             .remedy(
-                "[disk] iocost = true in the configuration: justitia run then enables io.cost on it",
+                "justitia run enables io.cost on it while groups contend, unless [disk] iocost = false",
             )
             .remedy(format!("echo '{device} enable=1' > {qos}"));
     }

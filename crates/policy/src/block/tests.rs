@@ -7,9 +7,16 @@ use crate::decision::Memo;
 use crate::feedback::activity::Activity;
 use crate::rates::Rates;
 use crate::share;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Group, Snapshot};
 use crate::testing::group;
 use crate::units::{Limit, Weight};
+
+fn with_gains() -> Served {
+    Served {
+        gains: true,
+        io_cost: false,
+    }
+}
 
 /// The `io.bfq.weight` to write for each leaf below `/a` and `/b`, by path.
 fn bfq_weights(leaves: &[(&str, u32)]) -> Vec<(String, u32)> {
@@ -47,7 +54,14 @@ fn bfq_weights_while(in_force: bool, gains: &[f64], leaves: &[(&str, u32)]) -> V
         member.decision.high = Some((Limit::Max, Reason::NoContention));
         member.decision.gain = gain;
     }
-    let writes: Vec<Write> = super::weights(&members, in_force).collect();
+    let writes: Vec<Write> = super::weights(
+        &members,
+        Served {
+            gains: in_force,
+            io_cost: false,
+        },
+    )
+    .collect();
     let written = |write: &Write| {
         let mut groups = snapshot.groups.iter();
         let group = groups.find(|group| group.id == write.group).unwrap();
@@ -74,6 +88,33 @@ fn a_weight_that_does_not_fit_scales_its_siblings_and_nobody_else() {
     let leaves = [("/a/x", 8000), ("/a/y", 400), ("/b/x", 400), ("/b/y", 200)];
     let expected = [("/a/x", 1000), ("/a/y", 50), ("/b/x", 400), ("/b/y", 200)];
     assert_eq!(bfq_weights(&leaves), expected.map(owned));
+}
+
+#[test]
+fn both_files_are_written_while_io_cost_serves_a_disk_and_bfq_is_loaded() {
+    let group = group(1, None, "/a");
+    let snapshot = Snapshot {
+        groups: vec![Group {
+            weight: Weight::new(2000).ok(),
+            ..group
+        }],
+        ..Snapshot::default()
+    };
+    let mut members = Member::all(&snapshot, Memo::new);
+    members[0].decision.high = Some((Limit::Max, Reason::NoContention));
+    let written = |io_cost| {
+        let served = Served {
+            gains: true,
+            io_cost,
+        };
+        let writes = super::weights(&members, served);
+        writes
+            .map(|write| (write.knob, write.value))
+            .collect::<Vec<_>>()
+    };
+    let bfq = (Knob::IoBfqWeight, Value::Weight(1000));
+    assert_eq!(written(false), [bfq]);
+    assert_eq!(written(true), [bfq, (Knob::IoWeight, Value::Weight(2000))]);
 }
 
 #[test]
@@ -156,7 +197,7 @@ fn contenders<'a>(snapshot: &'a Snapshot, tree: &[Row]) -> Vec<Member<'a>> {
 /// The `io.weight` of each group after the writes.
 fn held(snapshot: &Snapshot, members: &[Member]) -> Vec<f64> {
     let mut held = vec![100.0; snapshot.groups.len()];
-    for write in super::weights(members, true) {
+    for write in super::weights(members, with_gains()) {
         let Value::Weight(weight) = write.value else {
             panic!("{write:?}")
         };
@@ -277,7 +318,7 @@ fn a_foreign_inner_weight_is_left_alone() {
     let mut snapshot = snapshot_of(&TENANTS);
     snapshot.groups[2].knobs.foreign.io_weight = true;
     let members = contenders(&snapshot, &TENANTS);
-    assert!(super::weights(&members, true).all(|write| write.group.0 != 2));
+    assert!(super::weights(&members, with_gains()).all(|write| write.group.0 != 2));
 }
 
 proptest! {

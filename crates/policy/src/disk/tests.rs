@@ -38,7 +38,14 @@ impl Bench {
             counters.write_bytes += requests / 2 * size;
             counters.busy_ms += busy_ms;
             let disks = [self.disk.clone()];
-            let (memos, writes) = serve(&self.memos, &disks, self.contended, self.out, 1.0);
+            let (memos, writes) = serve(
+                &self.memos,
+                &disks,
+                self.contended,
+                self.contended,
+                self.out,
+                1.0,
+            );
             self.memos = memos;
             for write in &writes {
                 assert_eq!(write.group, ID);
@@ -177,6 +184,19 @@ fn a_model_that_is_given_needs_no_learning() {
 }
 
 #[test]
+fn a_disk_that_is_full_of_small_requests_is_not_taken_for_one_that_io_cost_slows_down() {
+    let mut bench = Bench::new();
+    bench.contended = false;
+    bench.pass(30, 16_000, 131_072, 1000);
+    bench.pass(30, 143_000, 4096, 1000);
+    bench.contended = true;
+    bench.pass(1, 143_000, 4096, 1000);
+    bench.disk.vrate = Some(6000);
+    assert_eq!(bench.pass(30, 143_000, 4096, 1000), [], "585 of 2,097 MB/s");
+    assert_ne!(bench.pass(30, 100_000, 4096, 1000), [], "slower");
+}
+
+#[test]
 fn a_disk_that_io_cost_makes_slower_gets_more_time_at_once_and_one_that_is_slower_by_itself_does_not(
 ) {
     for (vrate, changes) in [(6000, true), (10_500, false)] {
@@ -191,4 +211,14 @@ fn a_disk_that_io_cost_makes_slower_gets_more_time_at_once_and_one_that_is_slowe
         assert_eq!(relaxed.wlat_us > strict.wlat_us, changes);
         assert!(f64::from(relaxed.wlat_us) <= LATENCY_US.1);
     }
+}
+
+#[test]
+fn a_disk_that_io_cost_keeps_idle_whatever_its_latency_ends_at_the_speed_of_its_model() {
+    let mut bench = Bench::new();
+    bench.pass(20, 320, 131_072, 1000);
+    assert_eq!(bench.disk.cost_qos.unwrap().min, SLOWEST);
+    bench.disk.vrate = Some(SLOWEST);
+    bench.pass(20, 100, 131_072, 400);
+    assert_eq!(bench.disk.cost_qos.unwrap().min, 10_000);
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::config::{Mode, Objective};
+use crate::cost::{CostModel, CostQos};
 use crate::order::OVERCOMMIT;
 use crate::plan::{Knob, Reason, Value};
 use crate::snapshot::{BlockDevice, GateSeen, WeightSource};
@@ -303,6 +304,35 @@ fn readers_are_never_limited_by_the_fair_objective() {
         plan.writes.iter().any(|w| w.knob == Knob::MemoryHigh),
         "strict limits readers too"
     );
+}
+
+#[test]
+fn io_cost_serves_readers_by_weight_once_they_contend() {
+    let run = |contending: bool| {
+        let mut snapshot = contended();
+        let model = "ctrl=user rbps=9 rseqiops=9 rrandiops=9 wbps=9 wseqiops=9 wrandiops=9";
+        snapshot.devices.push(BlockDevice {
+            cost_qos: Some(CostQos::default()),
+            cost_model: Some(CostModel::default()),
+            given_model: CostModel::parse(model),
+            ..BlockDevice::new(GroupId(7 | 1 << 63), "cost:sda")
+        });
+        let config = Config::default();
+        let (mut state, mut plan) = step(&State::default(), &snapshot, &config, SECOND);
+        let mut written = BTreeSet::new();
+        for _ in 0..5 {
+            apply(&mut snapshot, &plan);
+            if contending {
+                read_for_a_second(&mut snapshot);
+            }
+            (state, plan) = step(&state, &snapshot, &config, SECOND);
+            written.extend(plan.writes.iter().map(|write| write.knob));
+        }
+        written
+    };
+    let cost = BTreeSet::from([Knob::IoCostModel, Knob::IoCostQos]);
+    assert!(run(true).is_superset(&cost));
+    assert!(run(false).is_disjoint(&cost));
 }
 
 #[test]
