@@ -142,7 +142,7 @@ static long tell_list(void __user *argument, bool members)
 	if (members)
 		list.count = jg_members_list(records, list.capacity);
 	for (i = 0; !members && i < JG_DEVICES; i++) {
-		if (!READ_ONCE(jg_devices[i].bdi_id))
+		if (!jg_device_taken(&jg_devices[i]))
 			continue;
 		if (list.count < list.capacity)
 			describe(&jg_devices[i], (struct justitia_device *)records + list.count);
@@ -171,8 +171,7 @@ static long set_config(const struct justitia_config *config)
 		return -EINVAL;
 	BUILD_BUG_ON((int)JUSTITIA_FIFO != JQ_FIFO || (int)JUSTITIA_AGING != JQ_AGING ||
 		     (int)JUSTITIA_STRIDE != JQ_STRIDE);
-	jg.config = *config;
-	jg_devices_order();
+	jg_configure(config);
 	if (jg.enabled) {
 		jg_read_thresholds();
 		jg_devices_look();

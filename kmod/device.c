@@ -64,7 +64,8 @@ static void begin(struct jg_device *device, struct backing_dev_info *bdi, bool a
 {
 	spin_lock_bh(&device->lock);
 	jq_queue_init(&device->queue);
-	jq_set_order(&device->queue, jg.config.order, jg.config.aging, jg.config.lag_pages);
+	jq_set_order(&device->queue, READ_ONCE(jg.config.order), READ_ONCE(jg.config.aging),
+		     READ_ONCE(jg.config.lag_pages));
 	device->bdi = bdi_get(bdi);
 	device->stamp = jiffies - 1;
 	device->count_at = jiffies;
@@ -82,7 +83,7 @@ static void begin(struct jg_device *device, struct backing_dev_info *bdi, bool a
 	device->used_at = jiffies;
 	WRITE_ONCE(device->setpoint, READ_ONCE(jg.setpoint) / (alone ? 1 : 16));
 	spin_unlock_bh(&device->lock);
-	/* Pairs with the acquire in jg_device_of(). */
+	/* Pairs with the acquire in jg_device_of() and jg_device_taken(). */
 	smp_store_release(&device->bdi_id, bdi->id);
 }
 
@@ -101,7 +102,7 @@ struct jg_device *jg_device_of(struct backing_dev_info *bdi)
 		if (jg_devices[i].bdi == bdi) {
 			found = &jg_devices[i];
 			/* It may be on its way out, and must not get a second slot. */
-			if (found->bdi_id != bdi->id) {
+			if (READ_ONCE(found->bdi_id) != bdi->id) {
 				spin_unlock(&devices_lock);
 				return NULL;
 			}
@@ -215,6 +216,16 @@ static s64 look_at_members(struct jg_device *device, u64 *weights)
 	return charged;
 }
 
+static bool somebody_waits(struct jg_device *device)
+{
+	bool waits;
+
+	spin_lock_bh(&device->lock);
+	waits = device->queue.length;
+	spin_unlock_bh(&device->lock);
+	return waits;
+}
+
 /* Rates of pages that were written, left, or were dirtied by others since the last look. The sums lose the
  * counters of cgroups that went away; a negative difference counts as 0. With jg_mutex. */
 static void look_at_speed(struct jg_device *device)
@@ -222,8 +233,7 @@ static void look_at_speed(struct jg_device *device)
 	struct jg_counts now = jg_device_count(device), before = device->looked;
 	/* Idle flushers while writers wait say nothing about the device's speed. Counted as slowness, they
 	 * would lower the setpoint, and below it the flushers idle even more. */
-	bool rests = now.written == before.written && READ_ONCE(device->queue.length) &&
-		     jg_device_rests(device);
+	bool rests = now.written == before.written && somebody_waits(device) && jg_device_rests(device);
 	u64 weights = 0, leaves, others;
 	s64 charged = look_at_members(device, &weights);
 
@@ -253,7 +263,7 @@ bool jg_devices_in_use(void)
 	int i;
 
 	for (i = 0; i < JG_DEVICES; i++)
-		if (READ_ONCE(jg_devices[i].bdi_id) &&
+		if (jg_device_taken(&jg_devices[i]) &&
 		    (!time_after(jiffies, READ_ONCE(jg_devices[i].used_at) + IDLE) ||
 		     time_after(jiffies, READ_ONCE(jg_devices[i].used_at) + FORGOTTEN)))
 			return true;
@@ -270,9 +280,9 @@ void jg_devices_look(void)
 	for (i = 0; i < JG_DEVICES; i++) {
 		struct jg_device *device = &jg_devices[i];
 
-		if (!READ_ONCE(device->bdi_id))
+		if (!jg_device_taken(device))
 			continue;
-		if (!device->bdi->dev || time_after(jiffies, READ_ONCE(device->used_at) + FORGOTTEN)) {
+		if (!READ_ONCE(device->bdi->dev) || time_after(jiffies, READ_ONCE(device->used_at) + FORGOTTEN)) {
 			forget(device);
 			continue;
 		}
@@ -286,7 +296,7 @@ void jg_devices_look(void)
 		struct jg_device *device = &jg_devices[i];
 		u64 part = jg.setpoint;
 
-		if (!READ_ONCE(device->bdi_id))
+		if (!jg_device_taken(device))
 			continue;
 		if (used > 1 && all)
 			part = div64_u64(jg.setpoint * min(device->rate, all), all);

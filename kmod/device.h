@@ -44,7 +44,7 @@ static inline s64 jg_left(const struct jg_counts *pages)
 }
 
 struct jg_device {
-	u64 bdi_id;			/* 0: free. Set last, read under RCU */
+	u64 bdi_id;			/* 0: free. Set last: jg_device_taken(), jg_device_of() */
 	struct backing_dev_info *bdi;	/* a reference */
 	int slot;
 	atomic_t users;			/* tasks between leaving RCU and their last look */
@@ -81,6 +81,12 @@ struct jg_device {
 };
 
 extern struct jg_device jg_devices[JG_DEVICES];
+
+/* True if the slot has a device. The fields that begin() sets are then visible, with which this pairs. */
+static inline bool jg_device_taken(const struct jg_device *device)
+{
+	return smp_load_acquire(&device->bdi_id);
+}
 
 void jg_devices_init(void);
 struct jg_device *jg_device_of(struct backing_dev_info *bdi);

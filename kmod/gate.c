@@ -111,8 +111,8 @@ static void jq_wake(struct jq_waiter *waiter)
 	struct jg_device *device = member->device;
 
 	atomic_long_add(waiter->cost, &member->pool);
-	trace_justitia_grant(device->bdi_id, member->group->id, waiter->cost, device->queue.length,
-			     device->budget.budget >> 8);
+	trace_justitia_grant(READ_ONCE(device->bdi_id), member->group->id, waiter->cost,
+			     device->queue.length, device->budget.budget >> 8);
 	if (waiter->sleeper.task != current)
 		wake_up_process(waiter->sleeper.task);
 }
@@ -311,7 +311,7 @@ static void pass_unasked(struct jg_device *device, struct jg_member *member, u32
 {
 	device->timed_out++;
 	member->timed_out++;
-	trace_justitia_timeout(device->bdi_id, member->group->id, cost, device->queue.length,
+	trace_justitia_timeout(READ_ONCE(device->bdi_id), member->group->id, cost, device->queue.length,
 			       device->budget.budget >> 8);
 	jq_charge(&device->queue, &member->q, cost);
 	atomic_long_add(cost, &member->pool);
@@ -378,7 +378,7 @@ static bool wait_turn(struct jg_device *device, struct jg_member *member, struct
 		return granted;
 	}
 	before = (struct jg_progress){ jiffies, queue->turn, jg_left(&device->pages) };
-	trace_justitia_enqueue(device->bdi_id, member->group->id, waiter.cost, queue->length,
+	trace_justitia_enqueue(READ_ONCE(device->bdi_id), member->group->id, waiter.cost, queue->length,
 			       device->budget.budget >> 8);
 	if (!timer_pending(&device->timer))
 		mod_timer(&device->timer, jiffies + 1);

@@ -37,6 +37,7 @@
 #include <linux/printk.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/task_stack.h>
 #include <linux/version.h>
 #include <linux/writeback.h>
 
@@ -143,14 +144,16 @@ static u32 pages_pending(const struct entry *entry, bool known)
 /* Identifies the current task's write(2) (charge.h). */
 static u32 current_write(struct inode *inode)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
-	struct timespec64 modified = inode_get_mtime(inode);
-#else
-	struct timespec64 modified = inode->i_mtime;
-#endif
+	struct timespec64 modified;
 
 	if (!(current->flags & PF_IO_WORKER))
 		return (u32)current->ioac.syscw;
+	/* A fault of a shared mapping may change it at the same time; this write then counts as another one. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
+	modified = data_race(inode_get_mtime(inode));
+#else
+	modified = data_race(inode->i_mtime);
+#endif
 	return (u32)modified.tv_sec + (u32)modified.tv_nsec;
 }
 

@@ -90,13 +90,25 @@ void jg_set_enabled(bool enabled)
 		jg_put_away();
 }
 
+/* Writers and timers read the settings meanwhile. With jg_mutex. */
+void jg_configure(const struct justitia_config *config)
+{
+	WRITE_ONCE(jg.config.order, config->order);
+	WRITE_ONCE(jg.config.aging, config->aging);
+	WRITE_ONCE(jg.config.lag_pages, config->lag_pages);
+	WRITE_ONCE(jg.config.setpoint_permille, config->setpoint_permille);
+	WRITE_ONCE(jg.config.batch_pages, config->batch_pages);
+	WRITE_ONCE(jg.config.timeout_ms, config->timeout_ms);
+	WRITE_ONCE(jg.config.heartbeat_ms, config->heartbeat_ms);
+	jg_devices_order();
+}
+
 /* As if no process had ever held it. With jg_mutex; sleeps. */
 void jg_forget(void)
 {
 	jg_set_enabled(false);
 	jg_groups_forget();
-	jg.config = unset;
-	jg_devices_order();
+	jg_configure(&unset);
 }
 
 /* Frees what is no longer needed once nobody uses it. */
@@ -133,8 +145,8 @@ static int __init justitia_init(void)
 {
 	int error;
 
-	jg.config = unset;
 	jg_devices_init();
+	jg_configure(&unset);
 	error = jg_hook_attach();
 	if (error)
 		return error;

@@ -32,7 +32,7 @@ struct pid;
 struct jg_state {
 	int open_reason;		/* JUSTITIA_OPEN_* or 0: closed */
 	unsigned long deadline;		/* of the heartbeat, jiffies */
-	struct justitia_config config;
+	struct justitia_config config;	/* written with jg_mutex by jg_configure() */
 	u64 background, freerun, setpoint;	/* pages; 0: unknown */
 	u32 heaviest;			/* weight */
 	u32 groups;
@@ -56,6 +56,7 @@ static inline bool jg_closed(void)
 
 /* With jg_mutex; may sleep. */
 void jg_set_enabled(bool enabled);
+void jg_configure(const struct justitia_config *config);
 void jg_decide_open(void);
 void jg_forget(void);
 void jg_put_away(void);

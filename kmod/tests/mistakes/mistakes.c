@@ -3,9 +3,11 @@
  * Makes one mistake on purpose each time it is loaded, to show that a debugging kernel reports it. Never load
  * it anywhere else.
  *
- *   insmod mistakes.ko what=rcu|order|asleep|list|freed
+ *   insmod mistakes.ko what=rcu|order|asleep|list|freed|race
  */
 #include <linux/delay.h>
+#include <linux/jiffies.h>
+#include <linux/kthread.h>
 #include <linux/list.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -17,6 +19,7 @@ static DEFINE_SPINLOCK(spinning);
 static DEFINE_MUTEX(one);
 static DEFINE_MUTEX(two);
 static int __rcu *shared;
+static unsigned long counted;
 
 static char *what = "";
 module_param(what, charp, 0444);
@@ -71,6 +74,33 @@ static void lock_in_both_orders(void)
 	mutex_unlock(&two);
 }
 
+/* KCSAN, which watches few accesses: for ten seconds, with waits in between in which the other task runs. */
+static noinline int count(void *unused)
+{
+	unsigned long end = jiffies + 10 * HZ;
+
+	while (time_before(jiffies, end)) {
+		for (int i = 0; i < 10000; i++) {
+			counted++;
+			barrier();
+		}
+		cond_resched();
+	}
+	return 0;
+}
+
+static void count_in_two_tasks(void)
+{
+	struct task_struct *other = kthread_run(count, NULL, "mistakes");
+
+	if (IS_ERR(other))
+		return;
+	get_task_struct(other);
+	count(NULL);
+	/* Waits for its end; it may have ended before. */
+	kthread_stop_put(other);
+}
+
 static int __init mistakes_init(void)
 {
 	if (!strcmp(what, "freed"))
@@ -83,6 +113,8 @@ static int __init mistakes_init(void)
 		read_without_rcu();
 	else if (!strcmp(what, "order"))
 		lock_in_both_orders();
+	else if (!strcmp(what, "race"))
+		count_in_two_tasks();
 	else
 		return -EINVAL;
 	return 0;
