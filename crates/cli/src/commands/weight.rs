@@ -168,8 +168,11 @@ fn record(scanner: &Scanner, group: &Group) -> Result<WeightRecord> {
     if let Some(found) = scanner.groups().iter().find(|found| found.id == group.id()) {
         return Ok(WeightRecord::of(found));
     }
-    let set = group.xattr(xattr::WEIGHT)?;
-    let set = set.and_then(|text| parse_weight(&text).ok());
+    let mut set = None;
+    for name in [xattr::WEIGHT, xattr::WEIGHT_OF_DELEGATED] {
+        let text = group.xattr(name)?;
+        set = text.and_then(|text| parse_weight(&text).ok()).or(set);
+    }
     Ok(WeightRecord {
         path: group.path().to_owned(),
         id: group.id().0,
@@ -227,6 +230,18 @@ mod tests {
             (record.weight, record.weight_source),
             (800, WeightSource::Xattr)
         );
+    }
+
+    #[test]
+    fn a_weight_of_a_delegated_group_counts_before_the_one_its_owner_set() {
+        let fake = FakeFs::new();
+        fake.mkdir("/other");
+        let fs: Fs = fake;
+        let group = find(&fs, &scanner(fs.clone()), "/other").unwrap();
+        group.set_xattr(xattr::WEIGHT, "800").unwrap();
+        group.set_xattr(xattr::WEIGHT_OF_DELEGATED, "300").unwrap();
+        let record = record(&scanner(fs.clone()), &group).unwrap();
+        assert_eq!(record.weight, 300);
     }
 
     #[test]

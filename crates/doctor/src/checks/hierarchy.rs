@@ -193,5 +193,6 @@ fn no_scheduler(facts: &Facts, out: &mut Outcome) {
         "no scheduler that knows weights: direct I/O and reads from the disk do not follow \
              them, page cache and buffered writes do",
     )
+    .remedy("justitia run enables io.cost while groups contend, where the kernel has it")
     .remedy("modprobe bfq, or a kernel built with CONFIG_IOSCHED_BFQ");
 }

@@ -161,7 +161,9 @@ fn disks(trial: &Trial) -> Vec<String> {
     if !without.is_empty() {
         let without = without.iter().map(|disk| &disk.0[..]);
         let without = without.collect::<Vec<_>>().join(", ");
-        said.push(format!("Disks not served by weight: {without}."));
+        said.push(format!(
+            "Disks not served by weight: {without}. An agent enables io.cost on them while groups contend."
+        ));
     }
     if !trial.low_latency_disks.is_empty() {
         said.push(format!(
