@@ -305,9 +305,9 @@ pub(crate) fn serve(
     (next, writes)
 }
 
-/// Whether io.cost serves a disk, or would if it were not suspended.
-pub(crate) fn serves(memos: &BTreeMap<GroupId, DiskMemo>) -> bool {
-    memos.values().any(|memo| memo.held)
+/// Number of disks that io.cost serves, or would if it were not suspended.
+pub(crate) fn served(memos: &BTreeMap<GroupId, DiskMemo>) -> usize {
+    memos.values().filter(|memo| memo.held).count()
 }
 
 /// Whether io.cost is on for a disk.

@@ -10,7 +10,7 @@
 
 use crate::config::{Config, FeedbackConfig, Objective};
 use crate::decision::Member;
-use crate::feedback::controller::{adjust, Measured};
+use crate::feedback::controller::{adjust, Controller, Measured};
 use crate::feedback::limits;
 use crate::share;
 use crate::share::water::{divide, Node};
@@ -70,6 +70,13 @@ fn participants(members: &mut [Member], objective: Objective, elapsed_s: f64) ->
         participants
     } else {
         Vec::new()
+    }
+}
+
+/// Forgets the gains if io.cost began to serve a disk: they made up for a disk that ignored weights.
+pub(crate) fn forget_gains(members: &mut [Member], began: bool) {
+    for member in members.iter_mut().filter(|_| began) {
+        member.memo.controller = Controller::default();
     }
 }
 

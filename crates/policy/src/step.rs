@@ -114,7 +114,7 @@ pub fn step(
     let unlimited = watch.lifts(Watched::Limits);
     let limited = watch::limits(&mut members, unlimited);
     let bfq = snapshot.devices.iter().any(|d| d.low_latency.is_some());
-    let steered = watch::gains(&members, bfq || disk::serves(&state.disks));
+    let steered = watch::gains(&members, bfq || disk::served(&state.disks) > 0);
     caps::limit(&mut members, may.colors);
     guard::limit_at_shares(&mut need, &mut members);
     if may.feedback {
@@ -138,12 +138,13 @@ pub fn step(
         &state.disks,
         &snapshot.devices,
         contended,
-        may.feedback && (contended || disk::serves(&state.disks)),
+        may.feedback && (contended || disk::served(&state.disks) > 0),
         watch.lifts(Watched::IoCost),
         elapsed_s,
     );
-    let served_by_cost = contended && disk::serves(&disks_next);
-    watch.note(&decided(limited, steered, served_by_cost, may));
+    let by_cost = disk::served(&disks_next);
+    order::forget_gains(&mut members, by_cost > disk::served(&state.disks));
+    watch.note(&decided(limited, steered, contended && by_cost > 0, may));
     let writes = writes::hold_weights(disks)
         .chain(served)
         .chain(writes)

@@ -306,17 +306,45 @@ fn readers_are_never_limited_by_the_fair_objective() {
     );
 }
 
+/// A disk without BFQ whose model is known.
+fn cost_disk() -> BlockDevice {
+    let model = "ctrl=user rbps=9 rseqiops=9 rrandiops=9 wbps=9 wseqiops=9 wrandiops=9";
+    BlockDevice {
+        cost_qos: Some(CostQos::default()),
+        cost_model: Some(CostModel::default()),
+        given_model: CostModel::parse(model),
+        ..BlockDevice::new(GroupId(7 | 1 << 63), "cost:sda")
+    }
+}
+
+#[test]
+fn the_feedback_starts_anew_when_io_cost_begins_to_serve_a_disk() {
+    let config = Config::default();
+    let mut snapshot = contended();
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+    let gains = |state: &State| -> Vec<f64> {
+        let memos = state.groups.values().skip(1);
+        memos.map(|memo| memo.controller.gain()).collect()
+    };
+    let mut pass = |snapshot: &mut Snapshot| {
+        apply(snapshot, &plan);
+        pass_a_second(snapshot, [10_000_000; 4], 900_000);
+        (state, plan) = step(&state, snapshot, &config, SECOND);
+        gains(&state)
+    };
+    (0..5).for_each(|_| drop(pass(&mut snapshot)));
+    let ignored = pass(&mut snapshot);
+    assert!(ignored[0] < 0.8 && ignored[3] > 1.0, "{ignored:?}");
+    snapshot.devices.push(cost_disk());
+    assert_eq!(pass(&mut snapshot), [1.0; 4]);
+    assert_ne!(pass(&mut snapshot), [1.0; 4], "it goes on from there");
+}
+
 #[test]
 fn io_cost_serves_readers_by_weight_once_they_contend() {
     let run = |contending: bool| {
         let mut snapshot = contended();
-        let model = "ctrl=user rbps=9 rseqiops=9 rrandiops=9 wbps=9 wseqiops=9 wrandiops=9";
-        snapshot.devices.push(BlockDevice {
-            cost_qos: Some(CostQos::default()),
-            cost_model: Some(CostModel::default()),
-            given_model: CostModel::parse(model),
-            ..BlockDevice::new(GroupId(7 | 1 << 63), "cost:sda")
-        });
+        snapshot.devices.push(cost_disk());
         let config = Config::default();
         let (mut state, mut plan) = step(&State::default(), &snapshot, &config, SECOND);
         let mut written = BTreeSet::new();
