@@ -82,7 +82,7 @@ impl Level {
     }
 }
 
-/// What serves disks by weight, and by which weights.
+/// How disks are served by weight.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Served {
     /// The feedback's gains scale the weights.

@@ -54,14 +54,11 @@ fn bfq_weights_while(in_force: bool, gains: &[f64], leaves: &[(&str, u32)]) -> V
         member.decision.high = Some((Limit::Max, Reason::NoContention));
         member.decision.gain = gain;
     }
-    let writes: Vec<Write> = super::weights(
-        &members,
-        Served {
-            gains: in_force,
-            io_cost: false,
-        },
-    )
-    .collect();
+    let served = Served {
+        gains: in_force,
+        io_cost: false,
+    };
+    let writes: Vec<Write> = super::weights(&members, served).collect();
     let written = |write: &Write| {
         let mut groups = snapshot.groups.iter();
         let group = groups.find(|group| group.id == write.group).unwrap();

@@ -142,15 +142,20 @@ fn a_disk_that_somebody_else_configured_is_left_alone() {
     }
 }
 
-#[test]
-fn small_requests_show_the_time_that_each_request_takes() {
+/// A disk that learned from large and then from small requests: one takes 5 us plus 2 us for its 4 KiB.
+fn full_of_small_requests() -> Bench {
     let mut bench = Bench::new();
     bench.contended = false;
     bench.pass(30, 16_000, 131_072, 1000);
-    // A request takes 5 us plus 2 us for its 4 KiB.
     bench.pass(30, 143_000, 4096, 1000);
     bench.contended = true;
     bench.pass(1, 143_000, 4096, 1000);
+    bench
+}
+
+#[test]
+fn small_requests_show_the_time_that_each_request_takes() {
+    let bench = full_of_small_requests();
     let model = bench.model();
     assert!(near(model.rbps, 16_000.0 * 131_072.0), "{model}");
     assert!(near(model.rrandiops, 143_000.0), "{model}");
@@ -185,12 +190,7 @@ fn a_model_that_is_given_needs_no_learning() {
 
 #[test]
 fn a_disk_that_is_full_of_small_requests_is_not_taken_for_one_that_io_cost_slows_down() {
-    let mut bench = Bench::new();
-    bench.contended = false;
-    bench.pass(30, 16_000, 131_072, 1000);
-    bench.pass(30, 143_000, 4096, 1000);
-    bench.contended = true;
-    bench.pass(1, 143_000, 4096, 1000);
+    let mut bench = full_of_small_requests();
     bench.disk.vrate = Some(6000);
     assert_eq!(bench.pass(30, 143_000, 4096, 1000), [], "585 of 2,097 MB/s");
     assert_ne!(bench.pass(30, 100_000, 4096, 1000), [], "slower");
