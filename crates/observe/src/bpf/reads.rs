@@ -50,8 +50,9 @@ pub(super) const ENDS: &str = "thread_ends";
 pub(super) const LOOKS: &str = "threads_read";
 /// Assumed cost of the program per read, where it cannot be measured.
 const PRICE: Duration = Duration::from_nanos(400);
-/// Bounds on the measured cost.
-const PRICES: (Duration, Duration) = (Duration::from_nanos(50), Duration::from_micros(2));
+/// No program behind a function of the kernel costs less than this.
+const LEAST_PRICE: Duration = Duration::from_nanos(50);
+const MOST_PRICE: Duration = Duration::from_micros(2);
 
 /// State shared by the thread and the observer.
 struct Common {
@@ -140,12 +141,9 @@ impl Reads {
         let before = common.reads.total();
         let watched = least_of_a_read();
         let price = match (bare, watched) {
-            (Some(bare), Some(watched)) if common.reads.total() > before => {
-                watched.saturating_sub(bare)
-            }
+            (Some(bare), Some(watched)) if common.reads.total() > before => price(bare, watched),
             _ => PRICE,
         };
-        let price = price.clamp(PRICES.0, PRICES.1);
         common.most_per_s = BUDGET / price.as_secs_f64();
         // Each read costs the load at least as much as a bare read.
         let part = price.as_secs_f64() / bare.unwrap_or(price).max(price).as_secs_f64();
@@ -360,14 +358,28 @@ impl Common {
     }
 }
 
-/// The least measured time of a read of a cached file, because disturbances only add time.
+/// Cost of the program per read, from the least time of a read without it and with it. If the program seems
+/// to cost nothing, the host was busy during all reads without it, and the measurement is worthless.
+fn price(bare: Duration, watched: Duration) -> Duration {
+    let price = watched.saturating_sub(bare);
+    if price < LEAST_PRICE {
+        PRICE
+    } else {
+        price.min(MOST_PRICE)
+    }
+}
+
+/// The least measured time of a read of a cached file, because disturbances only add time. Pauses keep one
+/// disturbance from covering all rounds.
 fn least_of_a_read() -> Option<Duration> {
     const ROUNDS: u32 = 8;
     const CALLS: u32 = 64;
+    const PAUSE: Duration = Duration::from_millis(2);
     let file = File::open(env::current_exe().ok()?).ok()?;
     let mut byte = [0];
     let mut least = Duration::MAX;
     for _ in 0..ROUNDS {
+        thread::sleep(PAUSE);
         let since = Instant::now();
         for _ in 0..CALLS {
             file.read_exact_at(&mut byte, 0).ok()?;
@@ -375,4 +387,18 @@ fn least_of_a_read() -> Option<Duration> {
         least = least.min(since.elapsed() / CALLS);
     }
     Some(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_seems_to_cost_nothing_is_assumed_to_cost_what_is_usual() {
+        let ns = Duration::from_nanos;
+        assert_eq!(price(ns(900), ns(1_200)), ns(300));
+        assert_eq!(price(ns(900), ns(910)), PRICE);
+        assert_eq!(price(ns(900), ns(600)), PRICE);
+        assert_eq!(price(ns(900), ns(9_000)), MOST_PRICE);
+    }
 }
