@@ -36,8 +36,8 @@ pub struct Facts {
     pub window_s: Option<f64>,
     /// Page size in bytes.
     pub page: u64,
-    /// Devices with io.cost enabled.
-    pub io_cost: Known<Vec<Device>>,
+    /// Devices with io.cost enabled; `None`: the kernel has no io.cost.
+    pub io_cost: Known<Option<Vec<Device>>>,
     /// True if groups have `memory.reclaim`; `None`: there is no group that could have it.
     pub reclaim: Option<bool>,
     /// Counters of the disks, first and second read.
@@ -274,7 +274,8 @@ impl Facts {
             return Some(BFQ);
         }
         let device = disk.device.as_ref().ok()?;
-        let cost = self.io_cost.as_ref().ok()?.contains(device);
+        let cost = self.io_cost.as_ref().ok()?.as_ref();
+        let cost = cost.is_some_and(|devices| devices.contains(device));
         Some(if cost { "io.cost" } else { "none" })
     }
 

@@ -127,15 +127,11 @@ impl Walk<'_> {
         }
     }
 
-    fn io_cost(&mut self, root: &Group) -> Known<Vec<justitia_cgroup::Device>> {
+    fn io_cost(&mut self, root: &Group) -> Known<Option<Vec<justitia_cgroup::Device>>> {
         let devices = root.known(File::IoCostQos, &mut self.buffer, |text| {
             Some(host::io_cost(text))
         });
-        match devices {
-            // A missing file means that the kernel has no io.cost.
-            Ok(known) => known.map(Option::unwrap_or_default),
-            Err(error) => Err(unread("io.cost", &error)),
-        }
+        devices.unwrap_or_else(|error| Err(unread("io.cost", &error)))
     }
 
     /// Reads each file of a group once. An error means that the group is gone.

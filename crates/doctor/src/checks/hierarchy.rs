@@ -172,13 +172,13 @@ fn features(facts: &Facts, out: &mut Outcome) -> Option<()> {
     Some(())
 }
 
-/// No disk offers BFQ and none has io.cost, so nothing enforces weights.
+/// No disk offers BFQ and the kernel has no io.cost, so nothing enforces weights.
 fn no_scheduler(facts: &Facts, out: &mut Outcome) {
     let cost = out.known(facts.io_cost.clone());
     let (Some(cost), Some(disks)) = (cost, out.known(facts.disks())) else {
         return;
     };
-    if disks.is_empty() || !cost.is_empty() {
+    if disks.is_empty() || cost.is_some() {
         return;
     }
     for disk in disks {
@@ -193,6 +193,6 @@ fn no_scheduler(facts: &Facts, out: &mut Outcome) {
         "no scheduler that knows weights: direct I/O and reads from the disk do not follow \
              them, page cache and buffered writes do",
     )
-    .remedy("justitia run enables io.cost while groups contend, where the kernel has it")
-    .remedy("modprobe bfq, or a kernel built with CONFIG_IOSCHED_BFQ");
+    .remedy("modprobe bfq")
+    .remedy("a kernel built with CONFIG_BLK_CGROUP_IOCOST or CONFIG_IOSCHED_BFQ");
 }

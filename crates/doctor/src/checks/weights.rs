@@ -86,10 +86,12 @@ fn not_enforced(facts: &Facts, out: &mut Outcome) -> Option<()> {
         let Some(device) = out.known(disk.device.clone()) else {
             continue;
         };
-        if cost.contains(&device) {
+        if cost
+            .as_ref()
+            .is_some_and(|devices| devices.contains(&device))
+        {
             continue;
         }
-        let qos = remedy::file_path(facts, "/", File::IoCostQos);
         let name = &disk.name;
         let evidence = format!(
             "its scheduler is {} and io.cost is off, with a weight other than 100 on {} ({} has \
@@ -103,14 +105,21 @@ fn not_enforced(facts: &Facts, out: &mut Outcome) -> Option<()> {
         // Permanent: udev selects the scheduler whenever the disk appears.
         let rule =
             format!("ACTION==\"add|change\", KERNEL==\"{name}\", ATTR{{queue/scheduler}}=\"bfq\"");
-        out.find(Subject::Disk(name.clone()), evidence)
+        let finding = out
+            .find(Subject::Disk(name.clone()), evidence)
             .number("weighted_groups", weighted.len() as f64)
-            .remedy(format!("{load}echo bfq > /sys/block/{name}/queue/scheduler"))
-            .remedy(format!("echo '{rule}' > {UDEV_RULE}"))
-            .remedy(
-                "justitia run enables io.cost on it while groups contend, unless [disk] iocost = false",
-            )
-            .remedy(format!("echo '{device} enable=1' > {qos}"));
+            .remedy(format!(
+                "{load}echo bfq > /sys/block/{name}/queue/scheduler"
+            ))
+            .remedy(format!("echo '{rule}' > {UDEV_RULE}"));
+        if cost.is_some() {
+            let qos = remedy::file_path(facts, "/", File::IoCostQos);
+            finding
+                .remedy(
+                    "justitia run enables io.cost on it while groups contend, unless [disk] iocost = false",
+                )
+                .remedy(format!("echo '{device} enable=1' > {qos}"));
+        }
     }
     Some(())
 }

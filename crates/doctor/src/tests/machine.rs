@@ -118,6 +118,17 @@ pub(super) fn lacking() -> Vec<Pitfall> {
         Pitfall {
             check: "kernel-features",
             build: |host| {
+                host.files
+                    .set("/sys/block/sda/queue/scheduler", "[none] kyber\n")
+            },
+            meanwhile: nothing,
+            about: Subject::Host,
+            evidence: &["no scheduler that knows weights"],
+            remedy: "CONFIG_BLK_CGROUP_IOCOST",
+        },
+        Pitfall {
+            check: "kernel-features",
+            build: |host| {
                 for path in ["/app", "/app/db", "/system.slice"] {
                     host.group(path, |group| group.reclaim = false);
                 }

@@ -388,6 +388,17 @@ fn weights_that_nobody_set_need_no_scheduler() {
 }
 
 #[test]
+fn a_kernel_with_io_cost_knows_weights_without_bfq() {
+    let host = Host::healthy();
+    host.files
+        .set("/sys/block/sda/queue/scheduler", "[none] kyber\n");
+    host.group("/", |root| root.io_cost_qos = Some(String::new()));
+    let report = host.report();
+    let check = check(&report, "kernel-features");
+    assert_eq!(check.verdict, Verdict::Fine, "{check:#?}");
+}
+
+#[test]
 fn io_cost_serves_where_the_scheduler_does_not() {
     let host = Host::healthy();
     host.files.set("/sys/block/sda/queue/scheduler", "[none]\n");

@@ -403,20 +403,5 @@ fn hierarchy() -> Vec<Row> {
             evidence: &["mounted read-only"],
             right: Right::By(|_| remount(MountFlags::empty(), "memory_recursiveprot")),
         },
-        Row {
-            check: "kernel-features",
-            case: "no scheduler that knows weights",
-            build: |scene| {
-                if Path::new("/sys/module/bfq/refcnt").exists() {
-                    without_bfq(scene);
-                    return Ok(());
-                }
-                Err("BFQ is built in".into())
-            },
-            seconds: 0,
-            about: About::Host,
-            evidence: &["no scheduler that knows weights"],
-            right: Right::By(|_| load("bfq")),
-        },
     ]
 }
