@@ -103,19 +103,13 @@ impl Return {
     }
 }
 
-/// Restores every knob in the journal whose group `concerns` selects, and waits for the kernel up to a bound.
-/// The journal need not be writable.
-pub fn restore(
-    fs: &Fs,
-    journal: &mut Journal,
-    writers: &Writers,
-    concerns: impl Fn(GroupId) -> bool + Copy,
-) -> Restored {
+/// Restores every knob in the journal, and waits for the kernel up to a bound. The journal need not be
+/// writable.
+pub fn restore(fs: &Fs, journal: &mut Journal, writers: &Writers) -> Restored {
     let mut restored = Restored::default();
-    let of = |key: (GroupId, Knob)| concerns(key.0);
-    let returns = begin(fs, journal, writers, of, |_| false, &mut restored);
+    let returns = begin(fs, journal, writers, |_| true, |_| false, &mut restored);
     writers.drain(PATIENCE);
-    let mut failures = failures(writers, concerns);
+    let mut failures = failures(writers);
     let mut done = Vec::new();
     for back in returns {
         let key = (back.group.id(), back.knob);
@@ -244,13 +238,10 @@ pub(crate) fn find(fs: &Fs, path: &str, id: GroupId) -> Result<Option<Group>, Er
     }
 }
 
-/// The failed writes of these groups. The outcomes of other groups stay for other callers.
-fn failures(
-    writers: &Writers,
-    concerns: impl Fn(GroupId) -> bool + Copy,
-) -> HashMap<(GroupId, Knob), Problem> {
+/// The failed writes.
+fn failures(writers: &Writers) -> HashMap<(GroupId, Knob), Problem> {
     let mut outcomes = Vec::new();
-    writers.outcomes_of(concerns, &mut outcomes);
+    writers.outcomes(&mut outcomes);
     let failed = outcomes
         .into_iter()
         .filter_map(|outcome| match outcome.result {

@@ -29,8 +29,7 @@ pub use events::{Events, Wake, Waker};
 pub use fake::FakeFs;
 pub use file::{Buffer, File};
 pub use fs::{
-    disk_name, CgroupFs, Child, Device, Directory, Fs, Owner, Process, PsiTrigger, Quirks,
-    Resource, Watch, WatchKind,
+    disk_name, CgroupFs, Child, Device, Directory, Fs, Owner, Process, Quirks, Watch, WatchKind,
 };
 pub use gauges::{Activity, Gauges, Want, NOISE};
 pub use group::{xattr, Attribute, Group, Written};
@@ -41,6 +40,6 @@ pub use real::{
     boot_id, has_btf, has_nohz_full, module_has, mount_of, now_boottime, resident_bytes, Claim,
     HostMemory, Mount, MountOf, OpenFile, OwnGroup, Processes, RealFs,
 };
-pub use writer::{Outcome, Ticket, WriteResult, Writer, WriterConfig};
+pub use writer::{Outcome, WriteResult, Writer, WriterConfig};
 
 pub use justitia_policy::snapshot::GroupId;
