@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use justitia_cgroup::{Error, Fs, Group, WriteResult};
 use justitia_policy::knob::{Knob, Turn, Value};
 use justitia_policy::snapshot::GroupId;
+use serde::Serialize;
 
 use crate::apply::writers::Writers;
 use crate::journal::Journal;
@@ -26,17 +27,17 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for which protection waits for limits to rise. Raising reclaims nothing, and takes microseconds.
 const RAISED: Duration = Duration::from_millis(200);
 
-/// The outcome of a restore.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The outcome of a restore, and the JSON of `justitia restore`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Restored {
     /// Written back.
     pub restored: usize,
     /// Held their prior value already.
     pub unchanged: usize,
-    /// Belong to somebody else by now: path and file.
-    pub foreign: Vec<String>,
     /// Their group is gone.
     pub vanished: usize,
+    /// Belong to somebody else by now: path and file.
+    pub foreign: Vec<String>,
     /// Could not be put back, and stay in the journal.
     pub problems: Vec<Problem>,
 }

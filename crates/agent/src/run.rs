@@ -56,13 +56,10 @@ fn claim_host(mode: Mode) -> Result<(Fs, Claim)> {
 }
 
 fn open_mount(mode: Mode) -> Result<RealFs> {
-    let mount = Mount::detect().and_then(|mount| {
-        if mode != Mode::Observe {
-            mount.check_writable()?;
-        }
-        Ok(mount)
-    });
-    let mount = mount.map_err(|error| Error::environment(error.cause(), error.remedy()))?;
+    let mount = Mount::detect()?;
+    if mode != Mode::Observe {
+        mount.check_writable()?;
+    }
     // A group costs some ten descriptors; the soft limit is for programs that call select(2).
     let limit = getrlimit(Limited::Nofile);
     let _ = setrlimit(

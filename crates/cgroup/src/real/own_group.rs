@@ -151,7 +151,8 @@ mod tests {
     fn a_group_outside_of_the_mount_is_an_error_that_names_both() {
         let mounts = [mount("/", "/cg", true)];
         let error = own(&mounts, "0::/../other\n").unwrap_err();
-        assert!(error.cause().contains("/../other") && error.cause().contains("/cg"));
+        let cause = error.to_string();
+        assert!(cause.contains("/../other") && cause.contains("/cg"));
     }
 
     #[test]
