@@ -124,11 +124,7 @@ fn real(groups: usize) {
     let mount = match Mount::detect() {
         Ok(mount) => mount,
         Err(error) => {
-            eprintln!(
-                "no real cgroups here: {}; {}",
-                error.cause(),
-                error.remedy()
-            );
+            eprintln!("no real cgroups here: {error}; {}", error.remedy());
             return;
         }
     };

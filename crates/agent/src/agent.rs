@@ -81,7 +81,7 @@ impl Agent {
             let Problem { cause, remedy, .. } = damage.problem();
             log.warn(format_args!("{cause}; {remedy}"));
         }
-        let (now, mode) = (fs.now_boottime(), settings.policy.mode);
+        let (now, mode) = (fs.now_boottime(), settings.mode);
         let left = Handover::take(&settings.state_dir, boot, now, mode);
         let left = left.unwrap_or_else(|why| {
             log.warn(format_args!(
@@ -92,7 +92,7 @@ impl Agent {
         // A damaged journal has lost knobs of ours. After a takeover they would count as another program's.
         let left = left.filter(|_| journal.damaged().is_none());
         if left.is_none() && !journal.entries().is_empty() {
-            let restored = restore(&fs, &mut journal, &writers, |_| true);
+            let restored = restore(&fs, &mut journal, &writers);
             tell(&log, "an earlier agent did not end well", &restored);
         }
         let mut observer = Observer::new(fs.clone(), settings.discover(), runtime.clone())?;
@@ -236,7 +236,7 @@ impl Agent {
             self.reservations.take_in(asked, began);
         }
         let reservations = self.reservations.holding(began);
-        let guarding = self.settings.policy.guard.enabled || !reservations.is_empty();
+        let guarding = self.settings.guard.enabled || !reservations.is_empty();
         self.observer.look_at_root(guarding);
         self.observer.set_priors(self.applier.priors());
         let observation = self.observer.observe();
@@ -253,14 +253,13 @@ impl Agent {
         problems.extend(self.hold_gate());
         let mut snapshot = observation.snapshot;
         snapshot.gate = self.applier.gate().seen();
-        if self.settings.policy.guard.enabled && snapshot.outside.is_some_and(|root| !root.reclaim)
-        {
+        if self.settings.guard.enabled && snapshot.outside.is_some_and(|root| !root.reclaim) {
             self.log.warn_once(
                 "page cache of the root cgroup and of unmanaged groups is not bounded: under the \
                  multi-generational LRU, reclaim from the root takes from protected groups too",
             );
         }
-        problems.extend(moves_nothing(self.settings.policy.mode, &snapshot));
+        problems.extend(moves_nothing(self.settings.mode, &snapshot));
         snapshot.reservations = reservations;
         // Knobs that somebody took over are known by now; the snapshot must say so.
         let priors = self.applier.priors();
@@ -273,11 +272,11 @@ impl Agent {
         for disk in &mut snapshot.devices {
             disk.foreign = self.observer.disk(disk.id).is_some_and(|seen| seen.foreign);
         }
-        let (state, plan) =
-            justitia_policy::step(&self.state, &snapshot, &self.settings.policy, elapsed);
+        let policy = self.settings.policy();
+        let (state, plan) = justitia_policy::step(&self.state, &snapshot, &policy, elapsed);
         let before = std::mem::replace(&mut self.state, Arc::new(state));
         let decided = began.elapsed();
-        let writes = self.settings.policy.mode != Mode::Observe;
+        let writes = self.settings.mode != Mode::Observe;
         if writes {
             problems.extend(self.applier.apply(&plan, &mut self.observer));
         }
@@ -313,7 +312,7 @@ impl Agent {
         let step = Step {
             at,
             elapsed,
-            policy: self.settings.policy,
+            policy,
             before,
         };
         self.board.post_step(tick, step);
@@ -350,7 +349,7 @@ impl Agent {
             Some((id, group.weight.filter(|_| said)?.get()))
         });
         let left = Handover {
-            mode: self.settings.policy.mode,
+            mode: self.settings.mode,
             at: self.fs.now_boottime().saturating_sub(seen),
             state: &*self.state,
             owners: self.applier.owners().clone(),
@@ -364,7 +363,7 @@ impl Agent {
     /// Takes or releases the kernel module's gate, as the configuration or `justitia gate` says.
     fn hold_gate(&mut self) -> Option<Problem> {
         self.gate_asked = self.board.take_gate_asked().or(self.gate_asked);
-        let knows_weights = self.settings.policy.mode.knows_weights();
+        let knows_weights = self.settings.mode.knows_weights();
         let wanted = self.gate_asked.unwrap_or(self.settings.gate.enabled) && knows_weights;
         let settings = wanted.then_some(&self.settings.gate);
         let interval = self.settings.interval;
@@ -395,7 +394,7 @@ impl Agent {
         self.applier.gate().let_go(&self.log);
         let fs = self.fs.clone();
         let (journal, writers) = self.applier.quiesce();
-        let mut restored = restore(&fs, journal, writers, |_| true);
+        let mut restored = restore(&fs, journal, writers);
         if let Err(error) = handover::discard(&self.settings.state_dir) {
             restored.problems.push(Problem::general(&error));
         }
@@ -472,7 +471,7 @@ impl Agent {
         self.observer.set_disks(settings.disk.clone());
         let other = settings.kubernetes.nri != self.settings.kubernetes.nri;
         // Knobs of the old mode do not stay in force in the new one.
-        if settings.policy.mode != self.settings.policy.mode {
+        if settings.mode != self.settings.mode {
             let fs = self.fs.clone();
             for problem in self.applier.put_back(&fs, |_| true) {
                 self.log
@@ -533,10 +532,10 @@ fn operator_limits(group: &Group, priors: &Priors) -> OperatorLimits {
     operator
 }
 
-fn setup(settings: &Settings, since: SystemTime) -> Setup {
+pub(crate) fn setup(settings: &Settings, since: SystemTime) -> Setup {
     Setup {
-        mode: settings.policy.mode,
-        objective: settings.policy.objective,
+        mode: settings.mode,
+        objective: settings.objective,
         interval: settings.interval,
         since,
     }

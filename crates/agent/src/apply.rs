@@ -28,7 +28,7 @@ use justitia_cgroup::{Fs, Group, Outcome, WriteResult};
 use justitia_policy::plan::{Knob, Plan, Value};
 use justitia_policy::snapshot::GroupId;
 
-use crate::journal::{Hold, Journal};
+use crate::journal::{Entry, Journal};
 use crate::log::Log;
 use crate::observe::Observer;
 use crate::owner::{Owner, Owners};
@@ -148,7 +148,7 @@ impl Applier {
     /// Takes in the outcomes of earlier writes.
     pub fn settle(&mut self, observer: &mut Observer) -> Vec<Problem> {
         let mut problems = self.reclaimer.settle(observer);
-        self.writers.outcomes_of(|_| true, &mut self.outcomes);
+        self.writers.outcomes(&mut self.outcomes);
         for outcome in self.outcomes.drain(..) {
             let key = (outcome.group, outcome.knob);
             let path = || {
@@ -308,12 +308,7 @@ impl Applier {
             if self.journal.get(id, knob).is_none() {
                 let made = self.is_made(observer, id, knob, present);
                 self.owners.take(id, knob, made);
-                holds.push(Hold {
-                    group: id,
-                    path: group.path().into(),
-                    knob,
-                    prior: present,
-                });
+                holds.push(((id, knob), Entry::new(group.path(), present)));
             }
             records.push((id, knob, value));
             submits.push(Submit {
@@ -428,7 +423,7 @@ impl Applier {
     pub fn quiesce(&mut self) -> (&mut Journal, &Writers) {
         self.writers.drain(LAST_WRITES);
         self.outcomes.clear();
-        self.writers.outcomes_of(|_| true, &mut self.outcomes);
+        self.writers.outcomes(&mut self.outcomes);
         for outcome in self.outcomes.drain(..) {
             ended(&mut self.pending, &outcome);
             if matches!(outcome.result, WriteResult::Done | WriteResult::Late(Ok(_))) {

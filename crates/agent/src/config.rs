@@ -98,72 +98,114 @@ pub enum Observing {
     Proc,
 }
 
-/// Everything an operator decides.
-#[derive(Debug, Clone, PartialEq)]
+/// Everything an operator decides, key by key as the file has it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Mode, objective and feedback.
-    pub policy: justitia_policy::Config,
+    /// What the agent may do.
+    pub mode: Mode,
+    /// The goal of the feedback.
+    pub objective: Objective,
     /// Time between two steps.
+    #[serde(deserialize_with = "values::interval")]
     pub interval: Duration,
     /// Globs of the cgroups to manage; empty: what is discovered.
+    #[serde(deserialize_with = "values::globs")]
     pub manage: Vec<String>,
     /// Globs of cgroups to manage beside these.
+    #[serde(deserialize_with = "values::globs")]
     pub manage_also: Vec<String>,
     /// Globs of cgroups to leave alone.
+    #[serde(deserialize_with = "values::globs")]
     pub exclude: Vec<String>,
-    /// The source of the traffic counts.
-    pub observer: Observing,
-    /// Lifetime of a declared color that does not change.
-    pub color_ttl: Duration,
-    /// Path or glob and the weight for it. The first that matches wins; from a file they come in
-    /// the order exact paths, then globs, longest first.
-    pub weights: Vec<(String, Weight)>,
     /// Users, by number, whose cgroup directories count as root's.
     pub trust: Vec<u32>,
-    /// Journal, lock and socket.
-    pub state_dir: PathBuf,
-    /// When it is told to stop, it leaves knobs and state to the next agent.
-    pub hand_over: bool,
-    /// It waits for the agent that runs, and leaves knobs and state only to an agent that waits.
-    pub in_turn: bool,
-    /// The socket, if not in the state directory.
-    pub socket: Option<PathBuf>,
-    /// Address of the live page and the metrics; `None`: there are none.
-    pub listen: Option<Listen>,
-    /// Their TLS; `None`: without.
-    pub tls: Option<TlsFiles>,
+    /// The source of the traffic counts.
+    pub observer: Observing,
+    /// Path or glob and the weight for it. The first that matches wins; from a file they come in
+    /// the order exact paths, then globs, longest first.
+    #[serde(deserialize_with = "values::weights")]
+    pub weights: Vec<(String, Weight)>,
+    /// The control law.
+    #[serde(with = "values::Feedback")]
+    pub feedback: FeedbackConfig,
+    /// The mode of this name.
+    pub memoplight: MemoplightConfig,
+    /// Free memory before it is needed.
+    #[serde(with = "values::Guard")]
+    pub guard: GuardConfig,
     /// The kernel module's gate.
     pub gate: GateSettings,
     /// Disks that BFQ does not schedule.
     pub disk: DiskSettings,
     /// Kubernetes pods.
     pub kubernetes: KubernetesSettings,
+    /// Percent of all traffic that a kind of decision may cost; 0: not watched.
+    #[serde(deserialize_with = "values::max_loss")]
+    pub max_loss: f64,
+    /// Lifetime of a declared color that does not change.
+    #[serde(deserialize_with = "values::color_ttl")]
+    pub color_ttl: Duration,
+    /// How often memory is taken from a satisfied group.
+    #[serde(deserialize_with = "values::color_period")]
+    pub color_period: Duration,
+    /// How much is taken each time, percent of what the group holds.
+    #[serde(deserialize_with = "values::color_percent")]
+    pub color_percent: f64,
+    /// Yellow groups give too.
+    pub color_yellow: bool,
+    /// Journal, lock and socket.
+    pub state_dir: PathBuf,
+    /// The socket, if not in the state directory.
+    pub socket: Option<PathBuf>,
+    /// Address of the live page and the metrics; `None`: there are none.
+    #[serde(deserialize_with = "values::listen")]
+    pub listen: Option<Listen>,
+    /// Their TLS; `None`: without.
+    #[serde(deserialize_with = "values::tls")]
+    pub tls: Option<TlsFiles>,
     /// Findings of the doctor that are accepted.
+    #[serde(rename = "doctor", deserialize_with = "doctor::silences")]
     pub silences: Vec<Silence>,
+    /// When it is told to stop, it leaves knobs and state to the next agent.
+    #[serde(skip)]
+    pub hand_over: bool,
+    /// It waits for the agent that runs, and leaves knobs and state only to an agent that waits.
+    #[serde(skip)]
+    pub in_turn: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
+        let policy = justitia_policy::Config::default();
         Settings {
-            policy: justitia_policy::Config::default(),
+            mode: policy.mode,
+            objective: policy.objective,
             interval: Duration::from_secs(1),
             manage: Vec::new(),
             manage_also: Vec::new(),
             exclude: Vec::new(),
-            observer: Observing::default(),
-            color_ttl: crate::colors::TIME_TO_LIVE,
-            weights: Vec::new(),
             trust: Vec::new(),
-            state_dir: PathBuf::from(STATE_DIR),
-            hand_over: false,
-            in_turn: false,
-            socket: None,
-            listen: Some(Listen::Tcp(DEFAULT_LISTEN)),
-            tls: None,
+            observer: Observing::default(),
+            weights: Vec::new(),
+            feedback: policy.feedback,
+            memoplight: policy.memoplight,
+            guard: policy.guard,
             gate: GateSettings::default(),
             disk: DiskSettings::default(),
             kubernetes: KubernetesSettings::default(),
+            max_loss: policy.max_loss,
+            color_ttl: crate::colors::TIME_TO_LIVE,
+            color_period: Duration::from_secs_f64(policy.colors.period_s),
+            color_percent: policy.colors.percent,
+            color_yellow: policy.colors.yellow,
+            state_dir: PathBuf::from(STATE_DIR),
+            socket: None,
+            listen: Some(Listen::Tcp(DEFAULT_LISTEN)),
+            tls: None,
             silences: Vec::new(),
+            hand_over: false,
+            in_turn: false,
         }
     }
 }
@@ -194,8 +236,7 @@ impl Settings {
 
     /// Reads the text of a file; `path` is for messages.
     pub fn parse(text: &str, path: &Path) -> Result<Settings> {
-        let file: File = toml::from_str(text).map_err(|error| refusal(text, path, &error))?;
-        Ok(file.into())
+        toml::from_str(text).map_err(|error| refusal(text, path, &error))
     }
 
     /// Path of the socket.
@@ -210,6 +251,23 @@ impl Settings {
         self.state_dir.join(feed::SOCKET)
     }
 
+    /// The part that the policy uses.
+    pub fn policy(&self) -> justitia_policy::Config {
+        justitia_policy::Config {
+            mode: self.mode,
+            objective: self.objective,
+            feedback: self.feedback,
+            colors: ColorConfig {
+                period_s: self.color_period.as_secs_f64(),
+                percent: self.color_percent,
+                yellow: self.color_yellow,
+            },
+            memoplight: self.memoplight,
+            guard: self.guard,
+            max_loss: self.max_loss,
+        }
+    }
+
     /// The part that discovery uses.
     pub fn discover(&self) -> DiscoverConfig {
         DiscoverConfig {
@@ -219,141 +277,6 @@ impl Settings {
             weights: self.weights.clone(),
             trust: self.trust.clone(),
             kubernetes: self.kubernetes.discover(),
-        }
-    }
-}
-
-/// The file, key by key.
-#[derive(Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct File {
-    mode: Mode,
-    objective: Objective,
-    #[serde(deserialize_with = "values::interval")]
-    interval: Duration,
-    #[serde(deserialize_with = "values::globs")]
-    manage: Vec<String>,
-    #[serde(deserialize_with = "values::globs")]
-    manage_also: Vec<String>,
-    #[serde(deserialize_with = "values::globs")]
-    exclude: Vec<String>,
-    trust: Vec<u32>,
-    observer: Observing,
-    #[serde(deserialize_with = "values::weights")]
-    weights: Vec<(String, Weight)>,
-    #[serde(with = "values::Feedback")]
-    feedback: FeedbackConfig,
-    memoplight: MemoplightConfig,
-    #[serde(with = "values::Guard")]
-    guard: GuardConfig,
-    gate: GateSettings,
-    disk: DiskSettings,
-    kubernetes: KubernetesSettings,
-    #[serde(deserialize_with = "values::max_loss")]
-    max_loss: f64,
-    #[serde(deserialize_with = "values::color_ttl")]
-    color_ttl: Duration,
-    #[serde(deserialize_with = "values::color_period")]
-    color_period: Duration,
-    #[serde(deserialize_with = "values::color_percent")]
-    color_percent: f64,
-    color_yellow: bool,
-    state_dir: PathBuf,
-    socket: Option<PathBuf>,
-    #[serde(deserialize_with = "values::listen")]
-    listen: Option<Listen>,
-    #[serde(deserialize_with = "values::tls")]
-    tls: Option<TlsFiles>,
-    doctor: doctor::Section,
-}
-
-impl Default for File {
-    fn default() -> File {
-        let Settings {
-            policy,
-            interval,
-            manage,
-            manage_also,
-            exclude,
-            observer,
-            color_ttl,
-            weights,
-            trust,
-            state_dir,
-            hand_over: _,
-            in_turn: _,
-            socket,
-            listen,
-            tls,
-            gate,
-            disk,
-            kubernetes,
-            silences: _,
-        } = Settings::default();
-        File {
-            mode: policy.mode,
-            objective: policy.objective,
-            interval,
-            manage,
-            manage_also,
-            exclude,
-            trust,
-            observer,
-            weights,
-            feedback: policy.feedback,
-            memoplight: policy.memoplight,
-            guard: policy.guard,
-            max_loss: policy.max_loss,
-            gate,
-            disk,
-            kubernetes,
-            color_ttl,
-            color_period: Duration::from_secs_f64(policy.colors.period_s),
-            color_percent: policy.colors.percent,
-            color_yellow: policy.colors.yellow,
-            state_dir,
-            socket,
-            listen,
-            tls,
-            doctor: doctor::Section::default(),
-        }
-    }
-}
-
-impl From<File> for Settings {
-    fn from(file: File) -> Settings {
-        Settings {
-            policy: justitia_policy::Config {
-                mode: file.mode,
-                objective: file.objective,
-                feedback: file.feedback,
-                colors: ColorConfig {
-                    period_s: file.color_period.as_secs_f64(),
-                    percent: file.color_percent,
-                    yellow: file.color_yellow,
-                },
-                memoplight: file.memoplight,
-                guard: file.guard,
-                max_loss: file.max_loss,
-            },
-            interval: file.interval,
-            manage: file.manage,
-            manage_also: file.manage_also,
-            exclude: file.exclude,
-            observer: file.observer,
-            color_ttl: file.color_ttl,
-            weights: file.weights,
-            trust: file.trust,
-            state_dir: file.state_dir,
-            hand_over: false,
-            in_turn: false,
-            socket: file.socket,
-            listen: file.listen,
-            tls: file.tls,
-            gate: file.gate,
-            disk: file.disk,
-            kubernetes: file.kubernetes,
-            silences: file.doctor.silences(),
         }
     }
 }

@@ -39,7 +39,7 @@ use justitia_policy::snapshot::GroupId;
 
 use crate::error::{Error, Result};
 use crate::lock::make_state_dir;
-use crate::record::{checked, hold_line, same};
+use crate::record::{checked, same};
 use crate::status::Problem;
 
 #[doc(hidden)]
@@ -65,22 +65,19 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// The entry of a knob that was not written yet.
+    pub fn new(path: impl Into<Arc<str>>, prior: Value) -> Entry {
+        Entry {
+            path: path.into(),
+            prior,
+            written: Vec::new(),
+        }
+    }
+
     /// True if this value may be one of ours.
     pub fn is_ours(&self, present: Value) -> bool {
         self.written.iter().any(|&value| same(value, present))
     }
-}
-
-/// A knob about to be written for the first time.
-#[derive(Debug, Clone)]
-pub struct Hold {
-    /// The group.
-    pub group: GroupId,
-    /// Its path relative to the cgroup2 mount.
-    pub path: Arc<str>,
-    pub knob: Knob,
-    /// The knob's present value.
-    pub prior: Value,
 }
 
 /// The journal: its file and its entries.
@@ -168,32 +165,16 @@ impl Journal {
     }
 
     /// Records prior values, and returns when they are on disk. After an error nothing is held.
-    pub fn hold(&mut self, batch: &[Hold]) -> Result<()> {
+    pub fn hold(&mut self, batch: &[((GroupId, Knob), Entry)]) -> Result<()> {
         if batch.is_empty() {
             return Ok(());
         }
         let mut text = String::with_capacity(batch.len() * 96);
-        for hold in batch {
-            push_line(
-                &mut text,
-                &hold_line(hold.group, hold.knob, hold.prior, &hold.path),
-            );
+        for (key, entry) in batch {
+            push_entry(&mut text, *key, entry.prior, entry);
         }
         self.append(&text, batch.len(), true)?;
-        for hold in batch {
-            let Hold {
-                group,
-                ref path,
-                knob,
-                prior,
-            } = *hold;
-            let entry = Entry {
-                path: path.clone(),
-                prior,
-                written: Vec::new(),
-            };
-            self.entries.insert((group, knob), entry);
-        }
+        self.entries.extend(batch.iter().cloned());
         Ok(())
     }
 
@@ -418,7 +399,8 @@ fn push_entry(
     prior: Value,
     entry: &Entry,
 ) -> usize {
-    push_line(text, &hold_line(group, knob, prior, &entry.path));
+    // The path comes last, because it may contain blanks. The kernel allows no line break in it.
+    push_line(text, &format!("hold {group} {knob} {prior} {}", entry.path));
     for value in &entry.written {
         push_line(text, &format!("wrote {group} {knob} {value}"));
     }
@@ -488,15 +470,8 @@ impl Replay {
         match verb {
             "hold" => {
                 let prior = knob.value(words.next()?)?;
-                let path = Arc::from(words.next()?);
-                self.entries.insert(
-                    (group, knob),
-                    Entry {
-                        path,
-                        prior,
-                        written: Vec::new(),
-                    },
-                );
+                let entry = Entry::new(words.next()?, prior);
+                self.entries.insert((group, knob), entry);
             }
             "wrote" => {
                 let value = knob.value(words.next()?)?;

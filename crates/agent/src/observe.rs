@@ -480,11 +480,8 @@ impl Observer {
                 if error.is_gone() {
                     self.next_scan = None;
                 } else {
-                    observation.problems.push(Problem {
-                        group: Some(tracked.seen.path.clone()),
-                        cause: error.to_string(),
-                        remedy: error.remedy().to_owned(),
-                    });
+                    let problem = Problem::of(&tracked.seen.path, &error);
+                    observation.problems.push(problem);
                 }
                 false
             }

@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use justitia_cgroup::{Events, Fs, PsiTrigger, Resource, Wake, Waker};
+use justitia_cgroup::{Events, Fs, Wake, Waker};
 use justitia_policy::plan::{Knob, Plan, Reason, Value};
 use justitia_policy::snapshot::GroupId;
 use justitia_policy::units::{Bytes, Limit};
 
-use crate::error::{Error, Exit, Result};
+use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::notify::Notifier;
 use crate::observe::Observer;
@@ -92,16 +92,9 @@ pub struct Pace {
 impl Pace {
     /// Waits only for time and memory pressure at first.
     pub fn new(fs: &Fs, log: &Log) -> Result<Pace> {
-        let mut events = Events::new().map_err(|error| Error {
-            cause: error.to_string(),
-            remedy: error.remedy().to_owned(),
-            exit: Exit::Environment,
-        })?;
-        let trigger = PsiTrigger::default();
-        if events
-            .watch_host_pressure(&**fs, Resource::Memory, trigger)
-            .is_err()
-        {
+        let mut events =
+            Events::new().map_err(|error| Error::environment(&error, error.remedy()))?;
+        if events.watch_host_pressure(&**fs).is_err() {
             log.info("no pressure triggers on this kernel: steps come once an interval only");
         }
         let waker = events.waker();
@@ -225,10 +218,10 @@ impl Pace {
             }
             for wake in &wakes {
                 match wake {
-                    Wake::MemoryEvents(group, _) => early |= self.headroom.contains(group),
-                    Wake::Pressure(..) => early |= !self.contended,
+                    Wake::MemoryEvents(group) => early |= self.headroom.contains(group),
+                    Wake::HostPressure => early |= !self.contended,
                     Wake::Gone(_) => observer.look_for_groups(),
-                    Wake::Waker | Wake::Fd(_) => {}
+                    Wake::Waker => {}
                 }
             }
         }

@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use justitia_policy::plan::{Knob, Value};
-use justitia_policy::snapshot::GroupId;
+use justitia_policy::plan::Value;
 use justitia_policy::units::{Bytes, Limit};
 
 /// True if two values are the same to the kernel, which keeps memory limits in whole pages and treats limits
@@ -24,12 +23,6 @@ pub(crate) fn rounded(value: Value) -> Value {
         }
         other => other,
     }
-}
-
-/// The line that announces a knob's prior value.
-pub(crate) fn hold_line(group: GroupId, knob: Knob, prior: Value, path: &str) -> String {
-    // The path comes last, because it may contain blanks. The kernel allows no line break in it.
-    format!("hold {group} {knob} {prior} {path}")
 }
 
 /// Appends a line with its checksum.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use justitia_cgroup::{Error, Fs, Group, WriteResult};
 use justitia_policy::knob::{Knob, Turn, Value};
 use justitia_policy::snapshot::GroupId;
+use serde::Serialize;
 
 use crate::apply::writers::Writers;
 use crate::journal::Journal;
@@ -26,17 +27,17 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for which protection waits for limits to rise. Raising reclaims nothing, and takes microseconds.
 const RAISED: Duration = Duration::from_millis(200);
 
-/// The outcome of a restore.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The outcome of a restore, and the JSON of `justitia restore`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Restored {
     /// Written back.
     pub restored: usize,
     /// Held their prior value already.
     pub unchanged: usize,
-    /// Belong to somebody else by now: path and file.
-    pub foreign: Vec<String>,
     /// Their group is gone.
     pub vanished: usize,
+    /// Belong to somebody else by now: path and file.
+    pub foreign: Vec<String>,
     /// Could not be put back, and stay in the journal.
     pub problems: Vec<Problem>,
 }
@@ -103,19 +104,13 @@ impl Return {
     }
 }
 
-/// Restores every knob in the journal whose group `concerns` selects, and waits for the kernel up to a bound.
-/// The journal need not be writable.
-pub fn restore(
-    fs: &Fs,
-    journal: &mut Journal,
-    writers: &Writers,
-    concerns: impl Fn(GroupId) -> bool + Copy,
-) -> Restored {
+/// Restores every knob in the journal, and waits for the kernel up to a bound. The journal need not be
+/// writable.
+pub fn restore(fs: &Fs, journal: &mut Journal, writers: &Writers) -> Restored {
     let mut restored = Restored::default();
-    let of = |key: (GroupId, Knob)| concerns(key.0);
-    let returns = begin(fs, journal, writers, of, |_| false, &mut restored);
+    let returns = begin(fs, journal, writers, |_| true, |_| false, &mut restored);
     writers.drain(PATIENCE);
-    let mut failures = failures(writers, concerns);
+    let mut failures = failures(writers);
     let mut done = Vec::new();
     for back in returns {
         let key = (back.group.id(), back.knob);
@@ -244,13 +239,10 @@ pub(crate) fn find(fs: &Fs, path: &str, id: GroupId) -> Result<Option<Group>, Er
     }
 }
 
-/// The failed writes of these groups. The outcomes of other groups stay for other callers.
-fn failures(
-    writers: &Writers,
-    concerns: impl Fn(GroupId) -> bool + Copy,
-) -> HashMap<(GroupId, Knob), Problem> {
+/// The failed writes.
+fn failures(writers: &Writers) -> HashMap<(GroupId, Knob), Problem> {
     let mut outcomes = Vec::new();
-    writers.outcomes_of(concerns, &mut outcomes);
+    writers.outcomes(&mut outcomes);
     let failed = outcomes
         .into_iter()
         .filter_map(|outcome| match outcome.result {

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant, SystemTime};
 use justitia_cgroup::{Claim, Fs, Mount, RealFs, WriterConfig};
 use justitia_discover::{Priors, RuntimeDirs};
 use justitia_policy::config::Mode;
+use justitia_report::text::word;
 use rustix::process::{getrlimit, setpriority_process, setrlimit, Resource as Limited, Rlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::agent::{listener, Agent};
+use crate::agent::{listener, setup, Agent};
 use crate::apply::Writers;
 use crate::config::Settings;
 use crate::error::{Error, Result};
@@ -31,7 +32,7 @@ use crate::restore::{restore, Restored};
 use crate::socket::feed::{Feed, Place};
 use crate::socket::{Board, Server, Step};
 use crate::source::traffic_source;
-use crate::status::{Problem, Report, Setup, Tick};
+use crate::status::{Problem, Report, Tick};
 
 /// Above ordinary processes, below those of a real-time class.
 const NICE: i32 = -10;
@@ -55,13 +56,10 @@ fn claim_host(mode: Mode) -> Result<(Fs, Claim)> {
 }
 
 fn open_mount(mode: Mode) -> Result<RealFs> {
-    let mount = Mount::detect().and_then(|mount| {
-        if mode != Mode::Observe {
-            mount.check_writable()?;
-        }
-        Ok(mount)
-    });
-    let mount = mount.map_err(|error| Error::environment(error.cause(), error.remedy()))?;
+    let mount = Mount::detect()?;
+    if mode != Mode::Observe {
+        mount.check_writable()?;
+    }
     // A group costs some ten descriptors; the soft limit is for programs that call select(2).
     let limit = getrlimit(Limited::Nofile);
     let _ = setrlimit(
@@ -92,10 +90,10 @@ pub fn run(
     } else {
         Lock::take(&settings.state_dir)?
     };
-    let (fs, claim) = claim_host(settings.policy.mode)?;
+    let (fs, claim) = claim_host(settings.mode)?;
     let locked = stay_awake(log);
     let source = traffic_source(settings.observer, &fs, log)?;
-    let mode = mode_name(settings.policy.mode);
+    let mode = word(&settings.mode);
     let (globs, socket) = (settings.manage.join(" "), settings.socket());
     let (place, feed_path) = (Place::from(&settings), settings.status_socket());
     let (hand_over, in_turn) = (settings.hand_over, settings.in_turn);
@@ -181,7 +179,7 @@ pub fn priors(settings: &Settings) -> Result<Priors> {
 /// True if an agent with these settings that starts now would take over the state of a previous one.
 pub fn is_handed_over(settings: &Settings) -> bool {
     let (boot, now) = (justitia_cgroup::boot_id(), justitia_cgroup::now_boottime());
-    let left = Handover::read(&settings.state_dir, &boot, now, settings.policy.mode);
+    let left = Handover::read(&settings.state_dir, &boot, now, settings.mode);
     matches!(left, Ok(Some(_)))
 }
 
@@ -201,7 +199,7 @@ pub fn restore_host(settings: &Settings) -> Result<Option<Restored>> {
     if !journal.entries().is_empty() {
         let (fs, _claim) = claim_host(Mode::Proportional)?;
         let writers = Writers::start(WriterConfig::default())?;
-        restored = restore(&fs, &mut journal, &writers, |_| true);
+        restored = restore(&fs, &mut journal, &writers);
     }
     restored
         .problems
@@ -224,26 +222,20 @@ pub fn look_at(fs: Fs, settings: &Settings, runtime: RuntimeDirs) -> Result<Repo
     let mut observer = Observer::new(fs, settings.discover(), runtime)?;
     observer.set_color_ttl(settings.color_ttl);
     observer.set_disks(settings.disk.clone());
-    observer.look_at_root(settings.policy.guard.enabled);
+    observer.look_at_root(settings.guard.enabled);
     let began = Instant::now();
     let first = observer.observe();
     if observer.managed() == 0 {
         return Err(no_group(&settings.manage.join(" ")));
     }
-    let policy = &settings.policy;
+    let policy = &settings.policy();
     let state = justitia_policy::State::default();
     let (state, _) = justitia_policy::step(&state, &first.snapshot, policy, Duration::ZERO);
     thread::sleep(settings.interval);
     let elapsed = began.elapsed();
     let second = observer.observe();
     let (_, plan) = justitia_policy::step(&state, &second.snapshot, policy, elapsed);
-    let setup = Setup {
-        mode: policy.mode,
-        objective: policy.objective,
-        interval: settings.interval,
-        since: SystemTime::now(),
-    };
-    let board = Board::new(setup);
+    let board = Board::new(setup(settings, SystemTime::now()));
     board.post(Tick {
         snapshot: second.snapshot,
         plan,
@@ -282,7 +274,7 @@ pub fn watch_by(
     observer.set_disks(settings.disk.clone());
     let policy = justitia_policy::Config {
         mode: Mode::Observe,
-        ..settings.policy
+        ..settings.policy()
     };
     let mut before = Arc::new(justitia_policy::State::default());
     let mut last: Option<Instant> = None;
@@ -321,15 +313,6 @@ pub fn watch_by(
         }
     }
     Ok(())
-}
-
-fn mode_name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Observe => "observe",
-        Mode::Justitia => "justitia",
-        Mode::Proportional => "proportional",
-        Mode::Memoplight => "memoplight",
-    }
 }
 
 /// The error that there is nothing to manage.

@@ -44,6 +44,8 @@ use crate::status::{Report, Setup, Tick};
 
 use ticks::Streams;
 
+/// The remedy where no agent listens.
+const START: &str = "start it: systemctl start justitia, or justitia run; or name its --state-dir";
 /// Time that a client may take for its whole request, and time that it may take to read the whole answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Time for which a client waits for the agent.
@@ -524,15 +526,27 @@ fn tell(stream: &mut UnixStream, mut text: &[u8]) -> io::Result<()> {
 
 /// Asks the agent that listens at `path` for its report.
 pub fn ask(path: &Path) -> Result<Report> {
-    let text = exchange(path).map_err(|error| unreachable_at(path, &error))?;
+    converse(path, &Request::Status, "no report", |answer| match answer {
+        Answer::Ok(report) => Some(*report),
+        _ => None,
+    })
+}
+
+/// Sends a request and takes from the answer what it asks for. `lacks` says what another answer is.
+fn converse<T>(
+    path: &Path,
+    what: &Request,
+    lacks: &str,
+    take: impl FnOnce(Answer) -> Option<T>,
+) -> Result<T> {
+    let mut text = String::new();
+    request(path, what)
+        .and_then(|mut stream| stream.read_to_string(&mut text))
+        .map_err(|error| unreachable_at(path, &error))?;
     match serde_json::from_str(&text) {
-        Ok(Answer::Ok(report)) => Ok(*report),
         Ok(Answer::Error { cause, remedy }) => Err(Error::failed(cause, remedy)),
-        Ok(Answer::Heard { .. } | Answer::Reserved { .. } | Answer::Gate { .. }) => {
-            let error = <serde_json::Error as serde::de::Error>::custom("no report");
-            Err(not_understood(path, &error))
-        }
-        Err(error) => Err(not_understood(path, &error)),
+        Ok(answer) => take(answer).ok_or_else(|| not_understood(path, lacks)),
+        Err(error) => Err(not_understood(path, error)),
     }
 }
 
@@ -544,13 +558,23 @@ pub fn is_listening(path: &Path) -> bool {
     }
 }
 
+/// An error unless an agent listens at `path`; `without` says what cannot be done then.
+pub fn require(path: &Path, without: &str) -> Result<()> {
+    if is_listening(path) {
+        return Ok(());
+    }
+    Err(Error::environment(
+        format!("no agent listens at {}: {without}", path.display()),
+        START,
+    ))
+}
+
 /// The error that no agent answers.
 fn unreachable_at(path: &Path, error: &io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Error::failed(
-            format!("no agent listens at {}", path.display()),
-            "start it: systemctl start justitia, or justitia run; or name its --state-dir",
-        ),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            Error::failed(format!("no agent listens at {}", path.display()), START)
+        }
         io::ErrorKind::PermissionDenied => Error::environment(
             format!("no permission to ask {}", path.display()),
             "run it as root",
@@ -567,7 +591,7 @@ fn unreachable_at(path: &Path, error: &io::Error) -> Error {
 }
 
 /// The error that the agent is of another version.
-fn not_understood(path: &Path, error: &serde_json::Error) -> Error {
+fn not_understood(path: &Path, error: impl std::fmt::Display) -> Error {
     Error::failed(
         format!(
             "the answer of the agent at {} is not understood: {error}",
@@ -586,13 +610,6 @@ fn request(path: &Path, request: &Request) -> io::Result<UnixStream> {
     request.push('\n');
     stream.write_all(request.as_bytes())?;
     Ok(stream)
-}
-
-fn exchange(path: &Path) -> io::Result<String> {
-    let mut stream = request(path, &Request::Status)?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text)?;
-    Ok(text)
 }
 
 #[cfg(test)]

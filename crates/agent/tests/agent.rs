@@ -9,7 +9,6 @@ use std::time::Duration;
 use common::{agent, agent_settings as settings, until, Load};
 use justitia_agent::notify::Notifier;
 use justitia_agent::{Log, Settings};
-use justitia_cgroup::Resource;
 use justitia_policy::config::Mode;
 use justitia_policy::snapshot::Host;
 use justitia_policy::units::{Bytes, Limit};
@@ -244,7 +243,7 @@ fn pressure_that_begins_is_answered_before_the_interval_ends() {
         agent.finish().unwrap()
     });
     until("the first step", || board.report().ticks_total == 1);
-    load.fake.stall_host(Resource::Memory);
+    load.fake.stall_host();
     until("the second step", || board.report().ticks_total == 2);
     control.stop();
     running.join().unwrap();

@@ -49,9 +49,9 @@ fn agent(fake: &Arc<FakeFs>, state: &Path, mode: Mode) -> Agent {
         color_ttl: Duration::from_millis(400),
         ..Settings::default()
     };
-    settings.policy.mode = mode;
+    settings.mode = mode;
     // Steps of the test are shorter than a second.
-    settings.policy.colors.period_s = 0.1;
+    settings.color_period = Duration::from_millis(100);
     let log = Log::captured();
     Agent::new(fake.clone(), settings, RuntimeDirs::none(), BOOT, log).unwrap()
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use common::{host, limit, restore_from, text, write, Rig};
 use justitia_cgroup::{
     Buffer, CgroupFs, Child, Device, Directory, Error, FakeFs, File, Fs, Group, Owner, Process,
-    PsiTrigger, Quirks, Resource, Watch,
+    Quirks, Watch,
 };
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::{GroupId, Host};
@@ -83,7 +83,7 @@ impl CgroupFs for FusedFs {
     fn block_devices(&self, out: &mut Vec<String>) {
         self.0.fake.block_devices(out);
     }
-    fn watch_host_pressure(&self, _: Resource, _: PsiTrigger) -> Result<Watch, Errno> {
+    fn watch_host_pressure(&self) -> Result<Watch, Errno> {
         Err(Errno::OPNOTSUPP)
     }
     fn now_boottime(&self) -> Duration {
@@ -126,7 +126,7 @@ impl Directory for FusedDirectory {
     fn set_xattr(&self, _: &str, _: Option<&[u8]>) -> Result<(), Errno> {
         Err(Errno::OPNOTSUPP)
     }
-    fn watch(&self, _: File, _: Option<PsiTrigger>) -> Result<Watch, Errno> {
+    fn watch(&self, _: File) -> Result<Watch, Errno> {
         Err(Errno::OPNOTSUPP)
     }
     fn quirks(&self) -> &Quirks {

@@ -72,7 +72,7 @@ fn after_restoring_the_knobs_of_quiet_groups_are_read_at_once() {
     }
     assert_eq!(rig.observer.knob(a, HIGH), Some(limit(90 << 20)));
     let (journal, writer) = rig.applier.quiesce();
-    restore(&rig.fs, journal, writer, |_| true);
+    restore(&rig.fs, journal, writer);
     rig.observer.doubt_knobs();
     assert!(rig.look().knobs_read.contains(&a));
     assert_eq!(rig.observer.knob(a, HIGH), Some(Value::Limit(Limit::Max)));

@@ -32,7 +32,7 @@ fn settings(state: &Path, mode: Mode) -> Settings {
         },
         ..Settings::default()
     };
-    settings.policy.mode = mode;
+    settings.mode = mode;
     settings
 }
 

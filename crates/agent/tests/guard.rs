@@ -129,7 +129,7 @@ fn agent(fake: &Arc<FakeFs>, state: &std::path::Path, guard: GuardConfig) -> Age
         state_dir: state.to_owned(),
         ..Settings::default()
     };
-    settings.policy.guard = guard;
+    settings.guard = guard;
     Agent::new(
         fake.clone(),
         settings,

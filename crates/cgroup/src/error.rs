@@ -178,11 +178,6 @@ pub enum MountError {
 }
 
 impl MountError {
-    /// The problem, in one line.
-    pub fn cause(&self) -> String {
-        self.to_string()
-    }
-
     /// The remedy, in one line.
     pub fn remedy(&self) -> &'static str {
         match self {
@@ -228,7 +223,7 @@ mod tests {
             },
         ];
         for error in errors {
-            for line in [error.cause().as_str(), error.remedy()] {
+            for line in [error.to_string().as_str(), error.remedy()] {
                 assert!(!line.is_empty() && !line.contains('\n'), "{line:?}");
             }
         }

@@ -1,8 +1,7 @@
 //! Waits for time, memory events, stalls and other threads.
 //!
-//! One epoll set. Kernel interfaces: `POLLPRI` on `memory.events` (re-armed by reading it), PSI triggers on
-//! pressure files (one event per window), eventfd. A removed cgroup is reported once and is then no longer
-//! watched.
+//! One epoll set. Kernel interfaces: `POLLPRI` on `memory.events` (re-armed by reading it), a PSI trigger of
+//! the host (one event per window), eventfd. A removed cgroup is reported once and is then no longer watched.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -14,8 +13,7 @@ use justitia_policy::snapshot::GroupId;
 use rustix::event::{epoll, eventfd, EventfdFlags, Timespec};
 use rustix::io::Errno;
 
-use crate::parse::memory::{events as parse_events, MemoryEvents};
-use crate::{Buffer, CgroupFs, Error, File, Group, PsiTrigger, Resource, Watch, WatchKind};
+use crate::{Buffer, CgroupFs, Error, File, Group, Watch, WatchKind};
 
 /// Key of the eventfd in the epoll set; watches count up from 1.
 const WAKER: u64 = 0;
@@ -25,12 +23,10 @@ const WAKER: u64 = 0;
 pub enum Wake {
     /// Somebody called [`Waker::wake`], once or more often.
     Waker,
-    /// A counter of the group's `memory.events` moved; these are the totals now.
-    MemoryEvents(GroupId, MemoryEvents),
-    /// A PSI trigger fired, of a group or (`None`) of the host.
-    Pressure(Option<GroupId>, Resource),
-    /// A descriptor given to [`Events::watch_fd`] is readable.
-    Fd(u64),
+    /// A counter of the group's `memory.events` moved.
+    MemoryEvents(GroupId),
+    /// Tasks of the host stalled for memory.
+    HostPressure,
     /// A watched group was removed.
     Gone(GroupId),
 }
@@ -49,25 +45,27 @@ impl Waker {
 
 /// A watched descriptor.
 #[derive(Debug)]
-enum Source {
-    Memory(Group, Watch),
-    Pressure(Option<GroupId>, Resource, Watch),
-    Fd(u64, OwnedFd),
+struct Source {
+    /// The group whose `memory.events` this is; `None`: the host's stalls.
+    group: Option<Group>,
+    watch: Watch,
 }
 
 impl Source {
-    fn group(&self) -> Option<GroupId> {
-        match self {
-            Source::Memory(group, _) => Some(group.id()),
-            Source::Pressure(group, ..) => *group,
-            Source::Fd(..) => None,
-        }
+    fn id(&self) -> Option<GroupId> {
+        self.group.as_ref().map(Group::id)
     }
 
-    fn fd(&self) -> &OwnedFd {
-        match self {
-            Source::Memory(_, watch) | Source::Pressure(_, _, watch) => &watch.fd,
-            Source::Fd(_, fd) => fd,
+    /// Takes in what was signaled, so that the next event is signaled too. An error if the group is gone.
+    fn hear(&self, buffer: &mut Buffer) -> Result<(), Errno> {
+        let Watch { fd, kind } = &self.watch;
+        if *kind == WatchKind::Counter {
+            let _ = rustix::io::read(fd, &mut [0; 8]);
+        }
+        match &self.group {
+            Some(_) if *kind == WatchKind::Priority => buffer.pread(fd, false),
+            Some(group) if !group.exists() => Err(Errno::NODEV),
+            _ => Ok(()),
         }
     }
 }
@@ -110,68 +108,30 @@ impl Events {
     /// Watches `memory.events` of a group.
     pub fn watch_memory_events(&mut self, group: &Group) -> Result<(), Error> {
         let file = File::MemoryEvents;
-        let watch = group
-            .directory()
-            .watch(file, None)
-            .and_then(|watch| {
-                // Earlier events do not count: reading the file consumes them.
-                self.rearm(&watch)?;
-                Ok(watch)
-            })
-            .map_err(|errno| group.error(file.name(), errno))?;
-        let flags = flags(watch.kind);
-        self.add(Source::Memory(group.clone(), watch), flags)
-            .map_err(|errno| group.error(file.name(), errno))
+        let watched = group.directory().watch(file).and_then(|watch| {
+            let group = Some(group.clone());
+            let source = Source { group, watch };
+            // Earlier events do not count: reading the file consumes them.
+            source.hear(&mut self.buffer)?;
+            self.add(source)
+        });
+        watched.map_err(|errno| group.error(file.name(), errno))
     }
 
-    /// Watches a group's stalls. Without `CAP_SYS_RESOURCE` the window becomes a multiple of 2 s
-    /// and the stall grows with it.
-    pub fn watch_pressure(
-        &mut self,
-        group: &Group,
-        resource: Resource,
-        trigger: PsiTrigger,
-    ) -> Result<(), Error> {
-        let file = resource.file();
-        group
-            .directory()
-            .watch(file, Some(trigger))
-            .and_then(|watch| {
-                let flags = flags(watch.kind);
-                self.add(Source::Pressure(Some(group.id()), resource, watch), flags)
-            })
-            .map_err(|errno| group.error(file.name(), errno))
-    }
-
-    /// Watches the host's stalls.
-    pub fn watch_host_pressure(
-        &mut self,
-        fs: &dyn CgroupFs,
-        resource: Resource,
-        trigger: PsiTrigger,
-    ) -> Result<(), Error> {
-        fs.watch_host_pressure(resource, trigger)
-            .and_then(|watch| {
-                let flags = flags(watch.kind);
-                self.add(Source::Pressure(None, resource, watch), flags)
-            })
-            .map_err(|errno| host_error(resource.file().name(), errno))
-    }
-
-    /// Watches any descriptor, such as a listening socket, for input. The watch is level-triggered: it ends
-    /// every wait until the caller reads the descriptor.
-    pub fn watch_fd(&mut self, fd: OwnedFd, token: u64) -> Result<(), Error> {
-        self.add(Source::Fd(token, fd), epoll::EventFlags::IN)
-            .map_err(|errno| host_error("descriptor", errno))
+    /// Watches the host for stalls for memory.
+    pub fn watch_host_pressure(&mut self, fs: &dyn CgroupFs) -> Result<(), Error> {
+        fs.watch_host_pressure()
+            .and_then(|watch| self.add(Source { group: None, watch }))
+            .map_err(|errno| host_error(File::MemoryPressure.name(), errno))
     }
 
     /// Forgets everything about a group.
     pub fn unwatch(&mut self, group: GroupId) {
         let epoll = &self.epoll;
         self.sources.retain(|_, source| {
-            let keep = source.group() != Some(group);
+            let keep = source.id() != Some(group);
             if !keep {
-                let _ = epoll::delete(epoll, source.fd());
+                let _ = epoll::delete(epoll, &source.watch.fd);
             }
             keep
         });
@@ -199,69 +159,36 @@ impl Events {
             let _ = rustix::io::read(&*self.waker.0, &mut counter);
             return Some(Wake::Waker);
         }
-        match self.sources.get(&key)? {
-            Source::Fd(token, _) => Some(Wake::Fd(*token)),
-            Source::Pressure(group, resource, watch) => {
-                let (group, resource) = (*group, *resource);
-                let gone = flags.contains(epoll::EventFlags::ERR);
-                if watch.kind == WatchKind::Counter {
-                    let _ = rustix::io::read(&watch.fd, &mut [0; 8]);
-                }
-                if gone {
-                    self.forget(key);
-                    return group.map(Wake::Gone);
-                }
-                Some(Wake::Pressure(group, resource))
-            }
-            Source::Memory(group, watch) => {
-                let (id, group) = (group.id(), group.clone());
-                let counters = match watch.kind {
-                    WatchKind::Priority => self
-                        .buffer
-                        .pread(&watch.fd, false)
-                        .map(|()| parse_events(self.buffer.bytes())),
-                    WatchKind::Counter => {
-                        let _ = rustix::io::read(&watch.fd, &mut [0; 8]);
-                        group
-                            .memory_events(&mut self.buffer)
-                            .map_err(|_| Errno::NODEV)
-                    }
-                };
-                if let Ok(counters) = counters {
-                    return Some(Wake::MemoryEvents(id, counters));
-                }
-                self.forget(key);
-                Some(Wake::Gone(id))
-            }
+        let source = self.sources.get(&key)?;
+        let id = source.id();
+        let broken = id.is_none() && flags.contains(epoll::EventFlags::ERR);
+        let heard = source.hear(&mut self.buffer).is_ok() && !broken;
+        if !heard {
+            self.forget(key);
+        }
+        match id {
+            Some(id) if heard => Some(Wake::MemoryEvents(id)),
+            Some(id) => Some(Wake::Gone(id)),
+            None => heard.then_some(Wake::HostPressure),
         }
     }
 
-    fn rearm(&mut self, watch: &Watch) -> Result<(), Errno> {
-        match watch.kind {
-            WatchKind::Priority => self.buffer.pread(&watch.fd, false),
-            WatchKind::Counter => Ok(()),
-        }
-    }
-
-    fn add(&mut self, source: Source, flags: epoll::EventFlags) -> Result<(), Errno> {
+    fn add(&mut self, source: Source) -> Result<(), Errno> {
+        let flags = match source.watch.kind {
+            WatchKind::Priority => epoll::EventFlags::PRI,
+            WatchKind::Counter => epoll::EventFlags::IN,
+        };
         self.last_key += 1;
         let key = epoll::EventData::new_u64(self.last_key);
-        epoll::add(&self.epoll, source.fd(), key, flags)?;
+        epoll::add(&self.epoll, &source.watch.fd, key, flags)?;
         self.sources.insert(self.last_key, source);
         Ok(())
     }
 
     fn forget(&mut self, key: u64) {
         if let Some(source) = self.sources.remove(&key) {
-            let _ = epoll::delete(&self.epoll, source.fd());
+            let _ = epoll::delete(&self.epoll, &source.watch.fd);
         }
-    }
-}
-
-fn flags(kind: WatchKind) -> epoll::EventFlags {
-    match kind {
-        WatchKind::Priority => epoll::EventFlags::PRI,
-        WatchKind::Counter => epoll::EventFlags::IN,
     }
 }
 

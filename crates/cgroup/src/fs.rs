@@ -49,8 +49,8 @@ pub trait CgroupFs: Send + Sync {
     /// left out. The list may be some seconds old.
     fn block_devices(&self, out: &mut Vec<String>);
 
-    /// Watches the host's `/proc/pressure` for stalls.
-    fn watch_host_pressure(&self, resource: Resource, trigger: PsiTrigger) -> Result<Watch, Errno>;
+    /// Watches the host's `/proc/pressure/memory` for stalls of 150 ms within a second.
+    fn watch_host_pressure(&self) -> Result<Watch, Errno>;
 
     /// Time since boot, suspended time included: the clock of process start times.
     fn now_boottime(&self) -> Duration;
@@ -164,8 +164,8 @@ pub trait Directory: Send + Sync {
     /// Sets (`Some`) or removes (`None`) an extended attribute of the directory.
     fn set_xattr(&self, name: &str, value: Option<&[u8]>) -> Result<(), Errno>;
 
-    /// Opens a file to be polled. For PSI, `trigger` is written first.
-    fn watch(&self, file: File, trigger: Option<PsiTrigger>) -> Result<Watch, Errno>;
+    /// Opens a file to be polled.
+    fn watch(&self, file: File) -> Result<Watch, Errno>;
 
     /// The quirks of this kernel, shared by all its cgroups.
     fn quirks(&self) -> &Quirks;
@@ -205,70 +205,6 @@ pub struct Device {
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.major, self.minor)
-    }
-}
-
-/// A resource that tasks can stall on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Resource {
-    /// `memory.pressure`.
-    Memory,
-    /// `io.pressure`.
-    Io,
-}
-
-impl Resource {
-    /// The pressure file of a cgroup.
-    pub fn file(self) -> File {
-        match self {
-            Resource::Memory => File::MemoryPressure,
-            Resource::Io => File::IoPressure,
-        }
-    }
-}
-
-/// A PSI trigger: some task stalled for `stall` within `window` (500 ms to 10 s).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PsiTrigger {
-    /// Stall that fires it.
-    pub stall: Duration,
-    /// Sliding window.
-    pub window: Duration,
-}
-
-impl Default for PsiTrigger {
-    fn default() -> Self {
-        PsiTrigger {
-            stall: Duration::from_millis(150),
-            window: Duration::from_secs(1),
-        }
-    }
-}
-
-impl PsiTrigger {
-    /// The same stall ratio over a longer window that unprivileged users may request: a multiple of 2 s.
-    #[must_use]
-    pub fn unprivileged(self) -> PsiTrigger {
-        let seconds = self.window.as_secs_f64();
-        let window = Duration::from_secs(((seconds / 2.0).ceil().max(1.0) * 2.0) as u64);
-        let longer = window.as_secs_f64() / seconds.max(f64::MIN_POSITIVE);
-        PsiTrigger {
-            stall: Duration::try_from_secs_f64(self.stall.as_secs_f64() * longer)
-                .map_or(window, |stall| stall.min(window)),
-            window,
-        }
-    }
-}
-
-impl fmt::Display for PsiTrigger {
-    /// The format of a pressure file.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "some {} {}",
-            self.stall.as_micros(),
-            self.window.as_micros()
-        )
     }
 }
 

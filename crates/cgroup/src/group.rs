@@ -14,7 +14,6 @@ use justitia_policy::knob::{Kind, Knob, Value};
 use justitia_policy::snapshot::GroupId;
 use rustix::io::Errno;
 
-use crate::parse::memory::MemoryEvents;
 use crate::{parse, Buffer, Device, Directory, Error, File};
 
 /// Names of the extended attributes of cgroup directories that Justitia reads.
@@ -222,12 +221,6 @@ impl Group {
             Ok(()) | Err(Errno::NODATA) => Ok(()),
             Err(errno) => Err(self.error("extended attributes", errno)),
         }
-    }
-
-    /// The counters of `memory.events`.
-    pub fn memory_events(&self, buffer: &mut Buffer) -> Result<MemoryEvents, Error> {
-        self.read(File::MemoryEvents, buffer)?;
-        Ok(parse::memory::events(buffer.bytes()))
     }
 
     /// Appends the processes directly in this cgroup. A threaded cgroup (`EOPNOTSUPP`) has none

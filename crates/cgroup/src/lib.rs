@@ -1,7 +1,7 @@
 //! The only crate that names cgroup, PSI, `/proc` and `/sys` files.
 //!
 //! Data flows from text to numbers and back. [`parse`] holds the pure parsers. A [`Group`] is a cgroup (its
-//! id and an open directory) or a disk's scheduler. It comes from [`RealFs`] or [`FakeFs`]. Only [`Writer`]
+//! id and an open directory) or a disk's scheduler. It comes from [`RealFs`] or, in tests, from `FakeFs`. Only [`Writer`]
 //! writes without blocking the caller. Only [`Events`] waits.
 //!
 //! Invariants: a value that could not be read is `None` or an error, never zero; a removed group stays
@@ -13,6 +13,8 @@
 mod disk;
 pub mod error;
 pub mod events;
+#[cfg(any(test, feature = "fake"))]
+#[path = "tests/fake/mod.rs"]
 pub mod fake;
 mod file;
 mod fs;
@@ -26,11 +28,11 @@ pub mod writer;
 
 pub use error::{Error, MountError};
 pub use events::{Events, Wake, Waker};
+#[cfg(any(test, feature = "fake"))]
 pub use fake::FakeFs;
 pub use file::{Buffer, File};
 pub use fs::{
-    disk_name, CgroupFs, Child, Device, Directory, Fs, Owner, Process, PsiTrigger, Quirks,
-    Resource, Watch, WatchKind,
+    disk_name, CgroupFs, Child, Device, Directory, Fs, Owner, Process, Quirks, Watch, WatchKind,
 };
 pub use gauges::{Activity, Gauges, Want, NOISE};
 pub use group::{xattr, Attribute, Group, Written};
@@ -41,6 +43,6 @@ pub use real::{
     boot_id, has_btf, has_nohz_full, module_has, mount_of, now_boottime, resident_bytes, Claim,
     HostMemory, Mount, MountOf, OpenFile, OwnGroup, Processes, RealFs,
 };
-pub use writer::{Outcome, Ticket, WriteResult, Writer, WriterConfig};
+pub use writer::{Outcome, WriteResult, Writer, WriterConfig};
 
 pub use justitia_policy::snapshot::GroupId;

@@ -58,10 +58,10 @@ pub(crate) fn load(args: &ConfigArgs) -> Result<Settings> {
 pub(crate) fn with_policy(config: &ConfigArgs, policy: &PolicyArgs) -> Result<Settings> {
     let mut settings = load(config)?;
     if let Some(mode) = &policy.mode {
-        settings.policy.mode = parse_mode(mode)?;
+        settings.mode = parse_mode(mode)?;
     }
     if let Some(objective) = &policy.objective {
-        settings.policy.objective = parse_objective(objective)?;
+        settings.objective = parse_objective(objective)?;
     }
     if let Some(interval) = &policy.interval {
         settings.interval = parse_interval(interval)?;

@@ -8,6 +8,7 @@ use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 
 use crate::oci::Records;
+use crate::scanner::weighted;
 use crate::weight::Stated;
 use crate::{
     kind, kubernetes, weight, DiscoverConfig, Glob, GlobError, Kind, KubernetesConfig, Pods,
@@ -28,15 +29,11 @@ impl Owners {
     pub fn new(config: &DiscoverConfig, runtime: RuntimeDirs) -> Result<Owners, GlobError> {
         let manage = config.manage.iter().chain(&config.manage_also);
         let manage = manage.map(|glob| Glob::new(glob));
-        let weights = config
-            .weights
-            .iter()
-            .map(|(glob, weight)| Ok((Glob::new(glob)?, *weight)));
         let mut records = Records::new(runtime);
         records.refresh(&mut Vec::new());
         Ok(Owners {
             manage: manage.collect::<Result<_, _>>()?,
-            weights: weights.collect::<Result<_, _>>()?,
+            weights: weighted(&config.weights)?,
             kubernetes: config.kubernetes.clone(),
             records,
         })

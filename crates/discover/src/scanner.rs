@@ -20,6 +20,7 @@ use justitia_policy::knob::Knob;
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 
+use crate::kind::Named;
 use crate::kubernetes::{self, Known};
 use crate::oci::{Record, Records};
 use crate::weight::{Priors, Standing, Stated};
@@ -55,12 +56,6 @@ pub struct Scanner {
     /// The weight in the kernel's files when the group was found.
     files: HashMap<GroupId, Option<Weight>>,
     priors: Arc<Priors>,
-}
-
-/// The result for a path in a walk.
-enum Found {
-    Managed(Kind, String),
-    Nothing,
 }
 
 /// A directory to walk.
@@ -192,12 +187,6 @@ impl Scanner {
         self.files = std::mem::take(&mut other.files);
     }
 
-    /// Changes the configured weights; they count at the next scan.
-    pub fn set_weights(&mut self, weights: &[(String, Weight)]) -> Result<(), GlobError> {
-        self.weights = weighted(weights)?;
-        Ok(())
-    }
-
     /// Scans the tree again. A group that vanishes meanwhile is left out. An error concerns the root.
     pub fn rescan(&mut self) -> Result<Changes, Error> {
         self.troubles.clear();
@@ -274,10 +263,10 @@ impl Scanner {
                 };
                 let known = walk.known.contains_key(&child.id);
                 let found = self.classify(&place.path, standing, known);
-                let enter = self.is_worth_entering(&place.path, &found);
-                if let Found::Managed(kind, name) = found {
+                let enter = self.is_worth_entering(&place.path, found.as_ref());
+                if let Some(named) = found {
                     let old = walk.known.remove(&child.id);
-                    self.take(&place, standing, kind, name, old, walk);
+                    self.take(&place, standing, named, old, walk);
                 }
                 if enter {
                     open.push(place);
@@ -386,36 +375,32 @@ impl Scanner {
         }
     }
 
-    /// Classifies the group at a path. `known`: it was managed before.
-    fn classify(&self, path: &str, standing: Standing, known: bool) -> Found {
+    /// The group at a path, if it is one to manage. `known`: it was managed before.
+    fn classify(&self, path: &str, standing: Standing, known: bool) -> Option<Named> {
         let recorded = || {
             self.records
                 .is_container(path, standing == Standing::Inside)
         };
+        let called = |kind| Named {
+            kind,
+            name: last(path).to_owned(),
+        };
         let named = kind::of_path(path);
         let mut globs = self.manage.iter().chain(&self.also);
         if globs.any(|glob| glob.matches(path)) {
-            match named {
-                Some(named) => Found::Managed(named.kind, named.name),
-                None if recorded() => Found::Managed(Kind::Container, last(path).to_owned()),
-                None => Found::Managed(Kind::Group, last(path).to_owned()),
-            }
-        } else if !self.manage.is_empty() {
-            Found::Nothing
-        } else {
-            match named {
-                Some(named) if named.kind != Kind::Service => {
-                    Found::Managed(named.kind, named.name)
-                }
-                _ if recorded() => Found::Managed(Kind::Container, last(path).to_owned()),
-                _ => match kind::managed_by_weight(path) {
-                    Some(named) if self.states_weight(path, standing, known) => {
-                        Found::Managed(named.kind, named.name)
-                    }
-                    _ => Found::Nothing,
-                },
-            }
+            return named
+                .or_else(|| recorded().then(|| called(Kind::Container)))
+                .or_else(|| Some(called(Kind::Group)));
         }
+        if !self.manage.is_empty() {
+            return None;
+        }
+        named
+            .filter(|named| named.kind != Kind::Service)
+            .or_else(|| recorded().then(|| called(Kind::Container)))
+            .or_else(|| {
+                kind::managed_by_weight(path).filter(|_| self.states_weight(path, standing, known))
+            })
     }
 
     /// True if root gave a group a weight in the kernel's files. If they cannot be read, the previous answer
@@ -431,8 +416,8 @@ impl Scanner {
         weight.map_or(known, |weight| weight.is_some())
     }
 
-    fn is_worth_entering(&self, path: &str, found: &Found) -> bool {
-        let inside = matches!(found, Found::Managed(Kind::Container | Kind::Vm, _));
+    fn is_worth_entering(&self, path: &str, found: Option<&Named>) -> bool {
+        let inside = found.is_some_and(|named| matches!(named.kind, Kind::Container | Kind::Vm));
         let mut globs = self.manage.iter().chain(&self.also);
         self.manage.is_empty() && !inside || globs.any(|glob| glob.may_match_below(path))
     }
@@ -442,8 +427,7 @@ impl Scanner {
         &mut self,
         place: &Place,
         standing: Standing,
-        kind: Kind,
-        name: String,
+        named: Named,
         old: Option<Discovered>,
         walk: &mut Walk,
     ) {
@@ -459,7 +443,7 @@ impl Scanner {
         let was_known = old.as_ref().map(|old| old.id);
         let met = match old {
             Some(old) => Ok(old),
-            None => self.meet(&place.path, standing, kind, name),
+            None => self.meet(&place.path, standing, named),
         };
         let mut entry = match met {
             Ok(entry) => entry,
@@ -512,13 +496,7 @@ impl Scanner {
         self.groups.push(entry);
     }
 
-    fn meet(
-        &mut self,
-        path: &str,
-        standing: Standing,
-        kind: Kind,
-        name: String,
-    ) -> Result<Discovered, Error> {
+    fn meet(&mut self, path: &str, standing: Standing, named: Named) -> Result<Discovered, Error> {
         let group = self.fs.open(path)?;
         let id = group.id();
         if !self.files.contains_key(&id) {
@@ -529,8 +507,8 @@ impl Scanner {
             group,
             path: path.to_owned(),
             id,
-            kind,
-            name,
+            kind: named.kind,
+            name: named.name,
             alias: None,
             pod: None,
             weight: Weight::DEFAULT,
@@ -573,9 +551,10 @@ fn globs(texts: &[String]) -> Result<Vec<Glob>, GlobError> {
     texts.iter().map(|text| Glob::new(text)).collect()
 }
 
-fn weighted(weights: &[(String, Weight)]) -> Result<Vec<(Glob, Weight)>, GlobError> {
+/// The configured weights.
+pub(crate) fn weighted(weights: &[(String, Weight)]) -> Result<Vec<(Glob, Weight)>, GlobError> {
+    let weights = weights.iter();
     weights
-        .iter()
         .map(|(text, weight)| Ok((Glob::new(text)?, *weight)))
         .collect()
 }

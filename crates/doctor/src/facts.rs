@@ -197,10 +197,8 @@ impl Facts {
 
     /// Mount point of a controller's cgroup v1 hierarchy.
     pub fn v1_mount(&self, controller: &str) -> Option<&str> {
-        let mounts = self.host.cgroups.as_ref().ok()?;
-        let mount = mounts
-            .iter()
-            .find(|mount| !mount.v2 && mount.has(controller))?;
+        let mounts = self.host.mounts.as_ref().ok()?;
+        let mount = mounts.iter().find(|mount| mount.is_v1_of(controller))?;
         Some(&mount.mount_point)
     }
 

@@ -117,8 +117,6 @@ pub enum Turn {
 pub struct Gauge {
     /// Its name.
     pub name: &'static str,
-    /// Its unit, which ends the name.
-    pub unit: &'static str,
     /// Meaning of the metric, for its `HELP` line.
     pub help: &'static str,
 }
@@ -193,7 +191,6 @@ knobs! {
         repeats: None,
         gauge: Some(Gauge {
             name: "justitia_group_memory_low_bytes",
-            unit: "bytes",
             help: "Value of the group's memory.low.",
         }),
     }
@@ -206,7 +203,6 @@ knobs! {
         repeats: None,
         gauge: Some(Gauge {
             name: "justitia_group_memory_high_bytes",
-            unit: "bytes",
             help: "Value of the group's memory.high; +Inf is no limit.",
         }),
     }
@@ -228,7 +224,6 @@ knobs! {
         repeats: None,
         gauge: Some(Gauge {
             name: "justitia_group_io_weight",
-            unit: "",
             help: "Value of the group's io.weight.",
         }),
     }
@@ -242,7 +237,6 @@ knobs! {
         repeats: Some(Knob::IoWeight),
         gauge: Some(Gauge {
             name: "justitia_group_io_bfq_weight",
-            unit: "",
             help: "Value of the group's io.bfq.weight.",
         }),
     }

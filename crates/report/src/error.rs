@@ -88,7 +88,7 @@ impl From<justitia_cgroup::Error> for Error {
 
 impl From<justitia_cgroup::MountError> for Error {
     fn from(error: justitia_cgroup::MountError) -> Error {
-        Error::environment(error.cause(), error.remedy())
+        Error::environment(&error, error.remedy())
     }
 }
 

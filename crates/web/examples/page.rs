@@ -9,11 +9,11 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use justitia_policy::config::{Mode, Objective};
-use justitia_report::feed::{Listen, DEFAULT_LISTEN};
+use justitia_report::feed::{Frame, Listen, DEFAULT_LISTEN};
 use justitia_report::own::Own;
 use justitia_report::status::{Report, Setup};
 use justitia_report::{example, say};
-use justitia_web::{Latest, Listener, Server, Told};
+use justitia_web::{Latest, Listener, Server};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -27,7 +27,9 @@ fn main() -> std::io::Result<()> {
         interval: INTERVAL,
         since: SystemTime::now(),
     };
-    let told = |count| Told {
+    let told = |count| Frame {
+        listen: None,
+        tls: None,
         own: Own::read(),
         report: Report::new(&setup, &example::tick(count, groups)),
     };

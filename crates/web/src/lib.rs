@@ -38,7 +38,7 @@ use justitia_report::Log;
 use rustls::ServerConfig;
 
 pub use feed::Feed;
-pub use latest::{Latest, Told};
+pub use latest::Latest;
 pub use listener::Listener;
 pub use server::Server;
 
@@ -91,7 +91,7 @@ impl Page {
         let listen = place.or(first.listen.take());
         let tls = first.tls.take();
         let mut page = Page {
-            latest: Arc::new(Latest::new(told(first))),
+            latest: Arc::new(Latest::new(first)),
             place,
             listen,
             secrecy: Secrecy::default(),
@@ -138,7 +138,7 @@ impl Page {
     pub fn follow(&mut self, mut frame: Frame<Report>) {
         let listen = self.place.or(frame.listen.take());
         let other = self.hear(frame.tls.take());
-        self.latest.post(told(frame));
+        self.latest.post(frame);
         let moves = other || listen != self.listen;
         if moves || (self.server.is_none() && Instant::now() >= self.retry_at) {
             self.listen = listen;
@@ -223,13 +223,6 @@ fn remedy(listen: &Listen, error: &Error) -> &'static str {
         (_, ErrorKind::AddrNotAvailable) => "choose an address of this machine with listen = \"ADDRESS:PORT\" or --listen",
         (_, ErrorKind::PermissionDenied) => "choose a port above 1023 with listen = \"127.0.0.1:PORT\" or --listen",
         _ => "choose another address with listen or --listen, or off; under systemd see RestrictAddressFamilies",
-    }
-}
-
-fn told(frame: Frame<Report>) -> Told {
-    Told {
-        own: frame.own,
-        report: frame.report,
     }
 }
 

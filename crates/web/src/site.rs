@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use justitia_report::status::Report;
+
 use super::exposition::Scrape;
 use super::history::History;
 use super::http::{Answer, Body, Request, Status};
@@ -75,11 +77,11 @@ impl Site {
         }
         let told = self.latest.get();
         let pause = if told.report.ticks_total == self.seen.0 {
-            told.interval() / 8
+            interval(&told.report) / 8
         } else {
             self.seen = (told.report.ticks_total, now);
             self.history.push(&told.report, now);
-            told.interval() * 7 / 8
+            interval(&told.report) * 7 / 8
         };
         self.due = now + pause.clamp(SHORTEST, LONGEST);
     }
@@ -151,7 +153,7 @@ impl Site {
         let told = self.latest.get();
         match self.age(now) {
             None => Answer::text(Status::Stalled, "no step yet\n"),
-            Some(age) if age > (told.interval() * 3).max(GRACE) => Answer::text(
+            Some(age) if age > (interval(&told.report) * 3).max(GRACE) => Answer::text(
                 Status::Stalled,
                 format!(
                     "stalled: the last step was {:.1} s ago\n",
@@ -166,6 +168,11 @@ impl Site {
     fn age(&self, now: Instant) -> Option<Duration> {
         (self.seen.0 > 0).then(|| now.saturating_duration_since(self.seen.1))
     }
+}
+
+/// Time between two steps.
+fn interval(report: &Report) -> Duration {
+    Duration::try_from_secs_f64(report.interval_s).unwrap_or_default()
 }
 
 #[cfg(test)]

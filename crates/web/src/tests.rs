@@ -25,12 +25,9 @@ pub(crate) fn report(tick: &Tick, interval: Duration) -> Report {
     Report::new(&setup, tick)
 }
 
-/// The content of a frame, with an interval of one second.
-pub(crate) fn told(tick: &Tick) -> Told {
-    Told {
-        own: Own::default(),
-        report: report(tick, Duration::from_secs(1)),
-    }
+/// The agent's frame of a tick, with an interval of one second.
+pub(crate) fn told(tick: &Tick) -> Frame<Report> {
+    frame(tick, None)
 }
 
 /// The agent's frame of a tick.
@@ -39,7 +36,7 @@ pub(crate) fn frame(tick: &Tick, listen: Option<&str>) -> Frame<Report> {
         listen: listen.map(|address| address.parse().unwrap()),
         tls: None,
         own: Own::default(),
-        report: told(tick).report,
+        report: report(tick, Duration::from_secs(1)),
     }
 }
 

@@ -48,7 +48,7 @@ fn the_page_and_the_metrics_show_what_the_agent_saw() {
         listen: Some("127.0.0.1:0".parse().unwrap()),
         ..Settings::default()
     };
-    settings.policy.mode = Mode::Observe;
+    settings.mode = Mode::Observe;
     let (place, path) = (ToldPlace::from(&settings), settings.status_socket());
     let fs = Arc::clone(&fake);
     let mut agent = Agent::new(fs, settings, RuntimeDirs::none(), "boot", Log::captured()).unwrap();

@@ -46,11 +46,7 @@ impl Reclaimer {
         }
         if self.writer.is_none() {
             let started = start_writer(CONFIG());
-            self.writer = Some(started.map_err(|error| Problem {
-                group: None,
-                cause: error.cause,
-                remedy: error.remedy,
-            })?);
+            self.writer = Some(started.map_err(|error| Problem::general(&error))?);
         }
         if let Some(writer) = &self.writer {
             writer.submit(group, Knob::MemoryReclaim, value);

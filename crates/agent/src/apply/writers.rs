@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use justitia_cgroup::{Group, Outcome, Writer, WriterConfig};
 use justitia_policy::knob::{Knob, Turn, Value};
-use justitia_policy::snapshot::GroupId;
 
 use crate::error::{plain, Error, Result};
 
@@ -40,14 +39,10 @@ impl Writers {
         pool.submit(group, knob, value);
     }
 
-    /// Takes the outcomes for these groups, and returns at once.
-    pub(crate) fn outcomes_of(
-        &self,
-        concerns: impl Fn(GroupId) -> bool + Copy,
-        out: &mut Vec<Outcome>,
-    ) {
-        self.other.outcomes_of(concerns, out);
-        self.raising.outcomes_of(concerns, out);
+    /// Takes the outcomes there are, and returns at once.
+    pub(crate) fn outcomes(&self, out: &mut Vec<Outcome>) {
+        self.other.outcomes(out);
+        self.raising.outcomes(out);
     }
 
     /// Waits until nothing is queued or running, timed-out writes not counted.
@@ -72,7 +67,7 @@ pub(crate) fn raises(knob: Knob, present: Value, value: Value) -> bool {
 
 /// Starts the threads of a pool.
 pub(crate) fn start_writer(config: WriterConfig) -> Result<Writer> {
-    Writer::new(config, None).map_err(|error| {
+    Writer::new(config).map_err(|error| {
         let cause = format!("cannot start a thread: {}", plain(&error));
         Error::environment(cause, "raise the limit of tasks, or free memory")
     })

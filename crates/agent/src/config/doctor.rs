@@ -25,12 +25,6 @@ pub(super) const SILENCE: &str =
 pub(super) const EXAMPLE: &str =
     "write silence = [{ check = \"swap-none\", group = \"/batch/*\", reason = \"why\" }]";
 
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Section {
-    silence: Vec<Entry>,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -42,17 +36,20 @@ struct Entry {
     reason: String,
 }
 
-impl Section {
-    pub(super) fn silences(self) -> Vec<Silence> {
-        let entries = self.silence.into_iter();
-        entries
-            .map(|entry| Silence {
-                check: entry.check,
-                group: entry.group,
-                reason: entry.reason,
-            })
-            .collect()
+pub(super) fn silences<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Silence>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Section {
+        #[serde(default)]
+        silence: Vec<Entry>,
     }
+    let entries = Section::deserialize(from)?.silence.into_iter();
+    let silences = entries.map(|entry| Silence {
+        check: entry.check,
+        group: entry.group,
+        reason: entry.reason,
+    });
+    Ok(silences.collect())
 }
 
 fn check<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {

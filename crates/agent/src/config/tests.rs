@@ -112,19 +112,19 @@ fn every_setting_takes_effect() {
         "#,
     )
     .unwrap();
-    assert_eq!(settings.policy.mode, Mode::Justitia);
-    assert_eq!(settings.policy.objective, Objective::Strict);
+    assert_eq!(settings.mode, Mode::Justitia);
+    assert_eq!(settings.objective, Objective::Strict);
     assert_eq!(settings.interval, Duration::from_millis(500));
     assert_eq!(settings.manage, ["/app/*", "/vm/**"]);
     assert_eq!(settings.exclude, ["/app/backup"]);
     assert_eq!(settings.socket(), Path::new("/tmp/socket"));
     assert_eq!(settings.listen, "[::1]:80".parse().ok());
-    assert!((settings.policy.feedback.smoothing_s - 2.0).abs() < 1e-9);
-    assert!((settings.policy.feedback.gain_limit - 4.5).abs() < 1e-9);
+    assert!((settings.feedback.smoothing_s - 2.0).abs() < 1e-9);
+    assert!((settings.feedback.gain_limit - 4.5).abs() < 1e-9);
     assert_eq!(settings.color_ttl, Duration::from_secs(30));
-    let colors = settings.policy.colors;
+    let colors = settings.policy().colors;
     assert!((colors.period_s - 0.5).abs() < 1e-9 && (colors.percent - 5.0).abs() < 1e-9);
-    assert!(!colors.yellow && settings.policy.memoplight.working_set);
+    assert!(!colors.yellow && settings.memoplight.working_set);
     assert_eq!(
         settings.weights[0],
         ("/app/db".into(), Weight::new(800).unwrap())
@@ -279,7 +279,7 @@ fn a_page_speaks_tls_with_a_certificate_and_its_key_or_not_at_all() {
 fn max_loss_is_a_percentage_or_off() {
     let percent = |text: &str| {
         let settings = parse(text).unwrap();
-        format!("{}", settings.policy.max_loss)
+        format!("{}", settings.max_loss)
     };
     assert_eq!(percent(""), "3");
     assert_eq!(percent("max_loss = '2.5 %'"), "2.5");
@@ -324,10 +324,7 @@ fn the_settings_of_colors_have_bounds() {
     assert!(refusal("[memoplight]\nworking_set = 1\n")
         .0
         .starts_with("j.toml:2: working_set"));
-    assert_eq!(
-        parse("mode = 'memoplight'").unwrap().policy.mode,
-        Mode::Memoplight
-    );
+    assert_eq!(parse("mode = 'memoplight'").unwrap().mode, Mode::Memoplight);
 }
 
 #[test]

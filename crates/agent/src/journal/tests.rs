@@ -19,13 +19,9 @@ fn low(bytes: u64) -> Value {
     Value::Limit(Limit::Bytes(Bytes(bytes)))
 }
 
-fn hold(id: u64, knob: Knob, prior: Value) -> Hold {
-    Hold {
-        group: GroupId(id),
-        path: format!("/app/g {id}").into(),
-        knob,
-        prior,
-    }
+fn hold(id: u64, knob: Knob, prior: Value) -> ((GroupId, Knob), Entry) {
+    let entry = Entry::new(format!("/app/g {id}"), prior);
+    ((GroupId(id), knob), entry)
 }
 
 fn open(dir: &Path) -> Journal {
@@ -245,7 +241,7 @@ impl Host {
         let mut journal = open(dir.path());
         let writers = Writers::start(WriterConfig::default()).unwrap();
         let fs: Fs = self.fake.clone();
-        restore(&fs, &mut journal, &writers, |_| true);
+        restore(&fs, &mut journal, &writers);
         let restored = self.limits();
         for (path, limit) in ["/app/a", "/app/b"].into_iter().zip(before) {
             self.fake.update(path, |group| group.high = limit);

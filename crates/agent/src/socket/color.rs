@@ -12,7 +12,6 @@
 //!
 //! The socket belongs to root. A container into which it is mounted can declare the color of every group.
 
-use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,9 +19,9 @@ use justitia_cgroup::parse::color::reason;
 use justitia_policy::snapshot::GroupId;
 use justitia_policy::Color;
 
-use super::{not_understood, request, unreachable_at, Answer, Board, Request};
+use super::{converse, Answer, Board, Request};
 use crate::colors::Spoken;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// The longest time to live of a declaration.
 pub const LONGEST_TIME_TO_LIVE: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -65,19 +64,10 @@ pub fn clear_color(path: &Path, group: &str) -> Result<Heard> {
 }
 
 fn tell(path: &Path, what: &Request) -> Result<Heard> {
-    let mut text = String::new();
-    request(path, what)
-        .and_then(|mut stream| stream.read_to_string(&mut text))
-        .map_err(|error| unreachable_at(path, &error))?;
-    match serde_json::from_str(&text) {
-        Ok(Answer::Heard { path, id }) => Ok(Heard { path, id }),
-        Ok(Answer::Error { cause, remedy }) => Err(Error::failed(cause, remedy)),
-        Ok(Answer::Ok(_) | Answer::Reserved { .. } | Answer::Gate { .. }) => {
-            let error = <serde_json::Error as serde::de::Error>::custom("a report");
-            Err(not_understood(path, &error))
-        }
-        Err(error) => Err(not_understood(path, &error)),
-    }
+    converse(path, what, "a report", |answer| match answer {
+        Answer::Heard { path, id } => Some(Heard { path, id }),
+        _ => None,
+    })
 }
 
 /// The agent's side: puts the declaration on the board for the next step.

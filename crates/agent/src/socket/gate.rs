@@ -9,12 +9,11 @@
 //! far: the report of a later step tells the result. The request holds until the agent stops (a restart keeps
 //! it). After that the configuration's `[gate]` decides again.
 
-use std::io::Read as _;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{ask, is_listening, not_understood, request, unreachable_at, Answer, Board, Request};
+use super::{ask, converse, require, Answer, Board, Request};
 use crate::error::{Error, Result};
 use crate::status::Report;
 
@@ -29,28 +28,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// # Errors
 /// No agent; an agent whose mode knows no weights; what the module refused.
 pub fn set(path: &Path, on: bool) -> Result<Report> {
-    if !is_listening(path) {
-        return Err(Error::environment(
-            format!(
-                "no agent listens at {}: nobody holds the gate",
-                path.display()
-            ),
-            "start it: systemctl start justitia, or justitia run; or name its --state-dir",
-        ));
-    }
-    let mut text = String::new();
-    request(path, &Request::Gate { on })
-        .and_then(|mut stream| stream.read_to_string(&mut text))
-        .map_err(|error| unreachable_at(path, &error))?;
-    let before = match serde_json::from_str(&text) {
-        Ok(Answer::Gate { ticks_total }) => ticks_total,
-        Ok(Answer::Error { cause, remedy }) => return Err(Error::failed(cause, remedy)),
-        Ok(_) => {
-            let error = <serde_json::Error as serde::de::Error>::custom("nothing about the gate");
-            return Err(not_understood(path, &error));
-        }
-        Err(error) => return Err(not_understood(path, &error)),
-    };
+    require(path, "nobody holds the gate")?;
+    let lacks = "nothing about the gate";
+    let before = converse(path, &Request::Gate { on }, lacks, |answer| match answer {
+        Answer::Gate { ticks_total } => Some(ticks_total),
+        _ => None,
+    })?;
     let report = later_report(path, before)?;
     if on && report.gate.is_none() {
         let problem = report

@@ -9,7 +9,6 @@
 //! yet. Zero bytes cancel a reservation. An amount that cannot be made free is refused: memory that groups
 //! hold besides page cache, and mapped page cache, cannot be reserved.
 
-use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,8 +16,8 @@ use justitia_policy::config::Mode;
 use justitia_policy::snapshot::{Group, Snapshot};
 use justitia_policy::units::{Bytes, Limit};
 
-use super::{is_listening, not_understood, request, unreachable_at, Answer, Board, Request};
-use crate::error::{Error, Result};
+use super::{converse, require, Answer, Board, Request};
+use crate::error::Result;
 use crate::reserve::Asked;
 
 /// Longest reservation. A program that starts later reserves later.
@@ -41,43 +40,26 @@ pub struct Reserved {
 
 /// Asks the agent that listens at `path` to make memory free for a group.
 pub fn reserve(path: &Path, group: &str, bytes: Bytes, time: Duration) -> Result<Reserved> {
-    if !is_listening(path) {
-        return Err(Error::environment(
-            format!(
-                "no agent listens at {}: nobody can reserve memory",
-                path.display()
-            ),
-            "start it: systemctl start justitia, or justitia run; or name its --state-dir",
-        ));
-    }
-    let mut text = String::new();
+    require(path, "nobody can reserve memory")?;
     let asked = Request::Reserve {
         group: group.to_owned(),
         bytes: bytes.0,
         for_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
     };
-    request(path, &asked)
-        .and_then(|mut stream| stream.read_to_string(&mut text))
-        .map_err(|error| unreachable_at(path, &error))?;
-    match serde_json::from_str(&text) {
-        Ok(Answer::Reserved {
+    converse(path, &asked, "no reservation", |answer| match answer {
+        Answer::Reserved {
             path,
             bytes,
             for_ms,
             managed,
-        }) => Ok(Reserved {
+        } => Some(Reserved {
             path,
             bytes: Bytes(bytes),
             time: Duration::from_millis(for_ms),
             managed,
         }),
-        Ok(Answer::Error { cause, remedy }) => Err(Error::failed(cause, remedy)),
-        Ok(_) => {
-            let error = <serde_json::Error as serde::de::Error>::custom("no reservation");
-            Err(not_understood(path, &error))
-        }
-        Err(error) => Err(not_understood(path, &error)),
-    }
+        _ => None,
+    })
 }
 
 /// The agent's side: puts the request on the board for the next step, or refuses it with a reason.

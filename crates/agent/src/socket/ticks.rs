@@ -316,13 +316,12 @@ impl Ticks {
         match serde_json::from_slice(&self.line) {
             Ok(Line::Error { cause, remedy }) => Err(Error::failed(cause, remedy)),
             Ok(line) => Ok(line),
-            Err(error) => Err(not_understood(&self.path, &error)),
+            Err(error) => Err(not_understood(&self.path, error)),
         }
     }
 
     fn confused(&self) -> Error {
-        let error = serde::de::Error::custom("a line that does not belong there");
-        not_understood(&self.path, &error)
+        not_understood(&self.path, "a line that does not belong there")
     }
 }
 

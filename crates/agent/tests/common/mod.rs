@@ -66,7 +66,7 @@ pub fn agent_settings(state: &Path, mode: Mode) -> Settings {
         interval: Duration::from_millis(250),
         ..Settings::default()
     };
-    settings.policy.mode = mode;
+    settings.mode = mode;
     settings
 }
 
@@ -217,7 +217,7 @@ impl Rig {
     pub fn finish(mut self) -> Restored {
         let fs = self.fs.clone();
         let (journal, writer) = self.applier.quiesce();
-        let restored = restore(&fs, journal, writer, |_| true);
+        let restored = restore(&fs, journal, writer);
         self.applier.into_journal().close().unwrap();
         restored
     }
@@ -227,7 +227,7 @@ impl Rig {
 pub fn restore_from(fs: &Fs, state_dir: &Path) -> Restored {
     let mut journal = Journal::open(state_dir, BOOT).unwrap();
     let writers = Writers::start(WriterConfig::default()).unwrap();
-    restore(fs, &mut journal, &writers, |_| true)
+    restore(fs, &mut journal, &writers)
 }
 
 /// A knob's text without the line break.

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::*;
+use crate::parse::memory::events as counters;
 use crate::FakeFs;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -37,7 +38,7 @@ fn a_wake_from_another_thread_ends_the_wait_once() {
 }
 
 #[test]
-fn a_memory_event_names_its_group_and_its_totals() {
+fn a_memory_event_names_its_group() {
     let fs = FakeFs::new();
     let id = fs.mkdir("/a");
     fs.mkdir("/b");
@@ -46,11 +47,7 @@ fn a_memory_event_names_its_group_and_its_totals() {
         events.watch_memory_events(&fs.open(path).unwrap()).unwrap();
     }
     fs.memory_event("/a", |counters| counters.high = Some(3));
-    let woken = wait(&mut events, LONG);
-    let [Wake::MemoryEvents(group, counters)] = woken[..] else {
-        panic!("{woken:?}")
-    };
-    assert_eq!((group, counters.high), (id, Some(3)));
+    assert_eq!(wait(&mut events, LONG), [Wake::MemoryEvents(id)]);
     assert_eq!(wait(&mut events, NOW), []);
 }
 
@@ -77,37 +74,14 @@ fn a_forgotten_group_causes_no_event() {
 }
 
 #[test]
-fn stalls_of_a_group_and_of_the_host_are_told_apart() {
+fn stalls_of_the_host_are_told_until_they_are_over() {
     let fs = FakeFs::new();
-    let id = fs.mkdir("/a");
-    let group = fs.open("/a").unwrap();
-    let trigger = PsiTrigger::default();
     let mut events = Events::new().unwrap();
-    events
-        .watch_pressure(&group, Resource::Io, trigger)
-        .unwrap();
-    events
-        .watch_host_pressure(&*fs, Resource::Memory, trigger)
-        .unwrap();
-    fs.stall("/a", Resource::Memory);
-    assert_eq!(wait(&mut events, NOW), [], "not watched");
-    fs.stall("/a", Resource::Io);
-    assert_eq!(
-        wait(&mut events, LONG),
-        [Wake::Pressure(Some(id), Resource::Io)]
-    );
-    fs.stall_host(Resource::Memory);
-    assert_eq!(
-        wait(&mut events, LONG),
-        [Wake::Pressure(None, Resource::Memory)]
-    );
-}
-
-#[test]
-fn a_trigger_is_written_as_the_kernel_wants_it() {
-    let trigger = PsiTrigger::default();
-    assert_eq!(trigger.to_string(), "some 150000 1000000");
-    assert_eq!(trigger.unprivileged().to_string(), "some 300000 2000000");
+    events.watch_host_pressure(&*fs).unwrap();
+    assert_eq!(wait(&mut events, NOW), []);
+    fs.stall_host();
+    assert_eq!(wait(&mut events, LONG), [Wake::HostPressure]);
+    assert_eq!(wait(&mut events, NOW), []);
 }
 
 #[test]
@@ -122,12 +96,7 @@ fn the_kernel_reports_memory_high_and_removal() {
     let group = fs.open(&format!("/{name}")).unwrap();
     let mut events = Events::new().unwrap();
     events.watch_memory_events(&group).unwrap();
-    events
-        .watch_pressure(&group, Resource::Io, PsiTrigger::default())
-        .unwrap();
-    events
-        .watch_host_pressure(&fs, Resource::Io, PsiTrigger::default())
-        .unwrap();
+    events.watch_host_pressure(&fs).unwrap();
     assert_eq!(wait(&mut events, NOW), [], "nothing has happened yet");
 
     std::fs::write(dir.join("memory.high"), "1048576").unwrap();
@@ -143,15 +112,16 @@ fn the_kernel_reports_memory_high_and_removal() {
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    let exceeded = |wake: &Wake| {
-        matches!(wake, Wake::MemoryEvents(id, counters)
-            if *id == group.id() && counters.high > Some(0))
+    let mut buffer = Buffer::new();
+    let mut exceeded = |wake: &Wake| {
+        group.read(File::MemoryEvents, &mut buffer).unwrap();
+        *wake == Wake::MemoryEvents(group.id()) && counters(buffer.bytes()).high > Some(0)
     };
     let start = Instant::now();
     let mut high = false;
     while !high && start.elapsed() < LONG {
         // A stall event may come first.
-        high = wait(&mut events, LONG).iter().any(exceeded);
+        high = wait(&mut events, LONG).iter().any(&mut exceeded);
     }
     child.kill().unwrap();
     child.wait().unwrap();

@@ -1,7 +1,6 @@
 //! `/proc/PID/fdinfo/FD`, and what `/proc/PID/mountinfo` and `/proc/PID/cgroup` say beyond cgroups.
 
-use super::{lines, number, words};
-use crate::Device;
+use super::{lines, number};
 
 /// `O_ACCMODE`, `O_WRONLY` and `O_RDWR`: the same on every architecture.
 const ACCESS: u64 = 3;
@@ -49,39 +48,6 @@ pub fn fd_info(text: &[u8]) -> Option<FdInfo> {
     })
 }
 
-/// The mount in an `fdinfo`.
-pub fn mount_id(text: &[u8]) -> Option<u64> {
-    fd_info(text)?.mount
-}
-
-/// `36 35 98:0 /root /point rw optional.. - type source options`: the file system of the mount with this id.
-pub fn kind_of_mount(text: &[u8], mount: u64) -> Option<String> {
-    lines(text).find_map(|line| {
-        let mut fields = words(line);
-        if number(fields.next()?)? != mount {
-            return None;
-        }
-        let kind = fields.skip_while(|&field| field != b"-").nth(1)?;
-        Some(String::from_utf8_lossy(kind).into_owned())
-    })
-}
-
-/// `36 35 98:0 /root /point ...`: the third field of the mount with this id.
-pub fn device_of_mount(text: &[u8], mount: u64) -> Option<Device> {
-    lines(text).find_map(|line| {
-        let mut fields = words(line);
-        if number(fields.next()?)? != mount {
-            return None;
-        }
-        let device = fields.nth(1)?;
-        let colon = device.iter().position(|&byte| byte == b':')?;
-        Some(Device {
-            major: u32::try_from(number(&device[..colon])?).ok()?,
-            minor: u32::try_from(number(&device[colon + 1..])?).ok()?,
-        })
-    })
-}
-
 /// The path in the line `N:name=systemd:PATH` of `/proc/PID/cgroup`.
 pub fn systemd_group(text: &[u8]) -> Option<String> {
     lines(text).find_map(|line| {
@@ -108,19 +74,6 @@ mod tests {
         for bad in ["", "pos: 1\n", "flags:\t+2\n", "flags:\t9\n", "flags:\n"] {
             assert_eq!(fd_info(bad.as_bytes()), None, "{bad:?}");
         }
-    }
-
-    #[test]
-    fn a_mount_is_found_by_its_id() {
-        let text =
-            b"28 1 254:0 / / rw - ext4 /dev/vda rw\n36 28 0:32 /sub /srv rw - btrfs /dev/vdb rw\n";
-        let btrfs = Some(Device {
-            major: 0,
-            minor: 32,
-        });
-        assert_eq!(device_of_mount(text, 36), btrfs);
-        assert_eq!(device_of_mount(text, 1), None);
-        assert_eq!(device_of_mount(b"36 28 x:y /\n36\n", 36), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //!
 //! Units: bytes; sectors of these files are always 512 bytes.
 
-use super::mountinfo::{comma_separated, unescape};
+use super::mountinfo::unescape;
 use super::{io, keyed, lines, number, words};
 use crate::Device;
 
@@ -80,46 +80,6 @@ pub fn diskstats(text: &[u8]) -> Vec<DiskCounters> {
     lines(text).filter_map(counters).collect()
 }
 
-/// A mounted file system.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FsMount {
-    /// Directory on which it is mounted.
-    pub mount_point: String,
-    /// `ext4`, `xfs`, `fuse.sshfs`, ...
-    pub kind: String,
-    /// The device, or what stands for it.
-    pub source: String,
-    /// Mounted read-only.
-    pub read_only: bool,
-    /// Options of the file system.
-    pub options: Vec<String>,
-}
-
-/// All mounts of `/proc/self/mountinfo`, in the order they were mounted.
-pub fn mounts(text: &[u8]) -> Vec<FsMount> {
-    let mount = |line| {
-        let mut fields = words(line);
-        let mount_point = unescape(fields.nth(4)?);
-        let flags = fields.next()?;
-        let mut tail = fields.skip_while(|&field| field != b"-").skip(1);
-        let kind = String::from_utf8_lossy(tail.next()?).into_owned();
-        let source = unescape(tail.next()?);
-        let options = comma_separated(tail.next().unwrap_or_default());
-        let read_only = comma_separated(flags)
-            .iter()
-            .chain(&options)
-            .any(|option| option == "ro");
-        Some(FsMount {
-            mount_point,
-            kind,
-            source,
-            read_only,
-            options,
-        })
-    };
-    lines(text).filter_map(mount).collect()
-}
-
 /// A disk's `queue/scheduler`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scheduler {
@@ -191,7 +151,6 @@ pub fn descendants(text: &[u8]) -> Descendants {
 pub(super) fn everything(text: &[u8]) {
     let _ = swaps(text);
     let _ = diskstats(text);
-    let _ = mounts(text);
     let _ = scheduler(text);
     let _ = lru_gen(text);
     let _ = io_cost(text);
@@ -222,23 +181,6 @@ mod tests {
         assert_eq!(counters.len(), 1);
         assert_eq!(counters[0].device, SDA);
         assert_eq!((counters[0].written, counters[0].busy_ms), (7 * 512, 10));
-    }
-
-    #[test]
-    fn a_mount_has_its_type_its_source_and_both_kinds_of_options() {
-        let text = b"40 1 8:1 / /a\\040b rw,noatime shared:1 - ext4 /dev/sda1 rw,data=journal\n\
-41 1 0:9 / /cd ro - iso9660 /dev/sr0 ro\n";
-        let mounts = mounts(text);
-        assert_eq!(
-            (mounts[0].mount_point.as_str(), mounts[0].kind.as_str()),
-            ("/a b", "ext4")
-        );
-        assert_eq!(mounts[0].source, "/dev/sda1");
-        assert!(!mounts[0].read_only && mounts[1].read_only);
-        assert!(mounts[0]
-            .options
-            .iter()
-            .any(|option| option == "data=journal"));
     }
 
     #[test]

@@ -90,9 +90,8 @@ pub fn everything(text: &[u8]) {
     let _ = proc::process_stat(text);
     let _ = proc::unified_group(text);
     proc::pids(text, &mut Vec::new());
-    let _ = mountinfo::cgroup_mounts(text);
+    let _ = mountinfo::mounts(text);
     let _ = files::fd_info(text);
-    let _ = files::device_of_mount(text, 1);
     let _ = files::systemd_group(text);
     let _ = single(text);
     let _ = color::declaration(text);

@@ -1,61 +1,83 @@
-//! `/proc/self/mountinfo`: where cgroup file systems are mounted and how.
+//! `/proc/self/mountinfo`: which file systems are mounted, and how.
 
-use super::{lines, words};
+use super::{io, lines, number, words};
+use crate::Device;
 
-/// One cgroup or cgroup2 mount.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CgroupMount {
+/// A mounted file system.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FsMount {
+    /// The mount's number.
+    pub id: u64,
+    /// The device of its files.
+    pub device: Option<Device>,
     /// Root of the mount within the file system; not `/` when a part of the tree is mounted.
     pub root: String,
     /// Directory on which it is mounted.
     pub mount_point: String,
-    /// `cgroup2`, as opposed to v1.
-    pub v2: bool,
+    /// `ext4`, `xfs`, `fuse.sshfs`, `cgroup` (v1), `cgroup2`, ...
+    pub kind: String,
+    /// The device, or what stands for it.
+    pub source: String,
     /// Mounted read-only.
     pub read_only: bool,
-    /// Options of the file system: controllers (v1), `memory_recursiveprot` (v2).
+    /// Options of the file system: of cgroups controllers (v1), `memory_recursiveprot` (v2).
     pub options: Vec<String>,
 }
 
-impl CgroupMount {
+impl FsMount {
     /// True if the file system has an option.
     pub fn has(&self, option: &str) -> bool {
         self.options.iter().any(|have| have == option)
     }
+
+    /// True for the hierarchy of a controller of cgroup v1.
+    pub fn is_v1_of(&self, controller: &str) -> bool {
+        self.kind == "cgroup" && self.has(controller)
+    }
 }
 
-/// The cgroup mounts among all mounts, in the order they were mounted.
-pub fn cgroup_mounts(text: &[u8]) -> Vec<CgroupMount> {
-    lines(text).filter_map(cgroup_mount).collect()
+/// The mounts of cgroup2.
+pub(crate) fn cgroup2(mounts: &[FsMount]) -> impl Iterator<Item = &FsMount> {
+    mounts.iter().filter(|mount| mount.kind == "cgroup2")
+}
+
+/// The mount of the whole cgroup2 tree, or else the first of a part of it.
+pub(crate) fn whole_cgroup2(mounts: &[FsMount]) -> Option<&FsMount> {
+    let whole = cgroup2(mounts).find(|mount| mount.root == "/");
+    whole.or_else(|| cgroup2(mounts).next())
+}
+
+/// All mounts of `/proc/self/mountinfo`, in the order they were mounted.
+pub fn mounts(text: &[u8]) -> Vec<FsMount> {
+    lines(text).filter_map(mount).collect()
 }
 
 /// `36 35 98:0 /root /point rw,noatime optional.. - type source super,options`.
-fn cgroup_mount(line: &[u8]) -> Option<CgroupMount> {
+fn mount(line: &[u8]) -> Option<FsMount> {
     let mut fields = words(line);
-    let root = unescape(fields.nth(3)?);
+    let id = number(fields.next()?)?;
+    let device = io::device(fields.nth(1)?);
+    let root = unescape(fields.next()?);
     let mount_point = unescape(fields.next()?);
     let flags = fields.next()?;
     let mut tail = fields.skip_while(|&field| field != b"-").skip(1);
-    let v2 = match tail.next()? {
-        b"cgroup2" => true,
-        b"cgroup" => false,
-        _ => return None,
-    };
-    let options = comma_separated(tail.nth(1).unwrap_or_default());
-    let read_only = [comma_separated(flags), options.clone()]
-        .concat()
-        .iter()
-        .any(|option| option == "ro");
-    Some(CgroupMount {
+    let kind = String::from_utf8_lossy(tail.next()?).into_owned();
+    let source = unescape(tail.next()?);
+    let options = comma_separated(tail.next().unwrap_or_default());
+    let mut of_both = comma_separated(flags).into_iter().chain(options.clone());
+    Some(FsMount {
+        id,
+        device,
         root,
         mount_point,
-        v2,
-        read_only,
+        kind,
+        source,
+        read_only: of_both.any(|option| option == "ro"),
         options,
     })
 }
 
-pub(super) fn comma_separated(field: &[u8]) -> Vec<String> {
+fn comma_separated(field: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(field)
         .split(',')
         .filter(|option| !option.is_empty())

@@ -144,12 +144,24 @@ fn processes_of_foreign_pid_namespaces_are_left_out() {
 fn mounts_have_their_type_and_options() {
     let text = b"31 23 0:28 / /sys/fs/cgroup rw shared:9 - cgroup2 none rw,memory_recursiveprot\n\
 35 31 0:32 / /cg\\040v1/memory ro,relatime - cgroup cgroup rw,memory\n\
-40 1 8:1 / / rw - ext4 /dev/sda1 rw\n";
-    let mounts = mountinfo::cgroup_mounts(text);
-    assert_eq!(mounts.len(), 2);
-    assert!(mounts[0].v2 && mounts[0].has("memory_recursiveprot") && !mounts[0].read_only);
-    assert!(!mounts[1].v2 && mounts[1].has("memory") && mounts[1].read_only);
-    assert_eq!(mounts[1].mount_point, "/cg v1/memory");
+40 1 8:1 / / rw - ext4 /dev/sda1 rw,data=journal\n";
+    let mounts = mountinfo::mounts(text);
+    let [v2, v1, root] = &mounts[..] else {
+        panic!("{mounts:?}");
+    };
+    assert!(v2.kind == "cgroup2" && v2.has("memory_recursiveprot") && !v2.read_only);
+    assert!(v1.is_v1_of("memory") && v1.read_only && !v2.is_v1_of("memory"));
+    assert_eq!(v1.mount_point, "/cg v1/memory");
+    assert_eq!(
+        (root.kind.as_str(), root.source.as_str()),
+        ("ext4", "/dev/sda1")
+    );
+    let device = Some(crate::Device { major: 8, minor: 1 });
+    assert_eq!((root.id, root.device), (40, device));
+    assert!(root.has("data=journal") && !root.read_only);
+    let text = b"41 1 0:9 / /cd ro - iso9660 /dev/sr0 ro\n36 28 x:y /\n36\n";
+    let mounts = mountinfo::mounts(text);
+    assert!(mounts.len() == 1 && mounts[0].read_only);
 }
 
 /// Text that looks like kernel files more often than chance.

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::directory::Shared;
 use crate::fs::{cost_path, directory_id};
 use crate::parse::lines;
-use crate::{Buffer, Directory, File, PsiTrigger, Quirks, Watch};
+use crate::{Buffer, Directory, File, Quirks, Watch};
 
 /// The database of udev.
 const UDEV: &str = "/run/udev/data";
@@ -124,7 +124,7 @@ impl Directory for CostDirectory {
         Err(Errno::OPNOTSUPP)
     }
 
-    fn watch(&self, _file: File, _trigger: Option<PsiTrigger>) -> Result<Watch, Errno> {
+    fn watch(&self, _file: File) -> Result<Watch, Errno> {
         Err(Errno::OPNOTSUPP)
     }
 

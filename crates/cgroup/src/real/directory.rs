@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::budget::{Budget, Kept};
 use crate::fs::{directory_id, LONGEST_ATTRIBUTE};
-use crate::{Buffer, Directory, File, PsiTrigger, Quirks, Watch, WatchKind};
+use crate::{Buffer, Directory, File, Quirks, Watch, WatchKind};
 
 /// Files up to this number are kept open, those up to `HOT` first.
 const CACHED: usize = File::CgroupProcs as usize + 1;
@@ -184,17 +184,9 @@ impl Directory for RealDirectory {
         }
     }
 
-    fn watch(&self, file: File, trigger: Option<PsiTrigger>) -> Result<Watch, Errno> {
-        let fd = match trigger {
-            None => self.open_file(file, OFlags::RDONLY)?,
-            Some(trigger) => {
-                let fd = self.open_file(file, OFlags::RDWR | OFlags::NONBLOCK)?;
-                super::arm(&fd, trigger)?;
-                fd
-            }
-        };
+    fn watch(&self, file: File) -> Result<Watch, Errno> {
         Ok(Watch {
-            fd,
+            fd: self.open_file(file, OFlags::RDONLY)?,
             kind: WatchKind::Priority,
         })
     }

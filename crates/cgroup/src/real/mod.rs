@@ -18,7 +18,7 @@ mod processes;
 mod tests;
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,8 +37,8 @@ pub use processes::{HostMemory, OpenFile, Processes};
 use crate::fs::{cost_name, disk_name};
 use crate::gate::{GateDevice, GateError};
 use crate::{
-    CgroupFs, Child, Device, Directory, Error, File, Group, Owner, Process, PsiTrigger, Quirks,
-    Resource, Watch, WatchKind,
+    CgroupFs, Child, Device, Directory, Error, File, Group, Owner, Process, Quirks, Watch,
+    WatchKind,
 };
 use block::Disks;
 use budget::Budget;
@@ -46,6 +46,10 @@ use directory::{RealDirectory, Shared};
 use host::HostReader;
 use process::RealProcess;
 
+/// The PSI trigger of the host: some task stalled for 150 ms within a second.
+const TRIGGER: &[u8] = b"some 150000 1000000\0";
+/// The same share of the time, over the shortest window that the kernel grants without `CAP_SYS_RESOURCE`.
+const TRIGGER_OF_USERS: &[u8] = b"some 300000 2000000\0";
 /// `f_type` of the cgroup2 file system.
 const CGROUP2_SUPER_MAGIC: fs::FsWord = 0x6367_7270;
 
@@ -168,17 +172,6 @@ fn relative(path: &str) -> &str {
     }
 }
 
-/// Writes a trigger to an open pressure file, which can then be polled. Without `CAP_SYS_RESOURCE`, the
-/// trigger is the same share of a longer window.
-fn arm(fd: impl AsFd, trigger: PsiTrigger) -> Result<(), Errno> {
-    let write =
-        |trigger: PsiTrigger| rustix::io::write(&fd, format!("{trigger}\0").as_bytes()).map(|_| ());
-    match write(trigger) {
-        Err(Errno::INVAL | Errno::PERM) => write(trigger.unprivileged()),
-        result => result,
-    }
-}
-
 impl CgroupFs for RealFs {
     fn open(&self, path: &str) -> Result<Group, Error> {
         let opened: Result<Arc<dyn Directory>, Errno> = match (cost_name(path), disk_name(path)) {
@@ -239,14 +232,13 @@ impl CgroupFs for RealFs {
         self.disks.list(cost.is_ok(), out);
     }
 
-    fn watch_host_pressure(&self, resource: Resource, trigger: PsiTrigger) -> Result<Watch, Errno> {
-        let path = match resource {
-            Resource::Memory => "/proc/pressure/memory",
-            Resource::Io => "/proc/pressure/io",
-        };
+    fn watch_host_pressure(&self) -> Result<Watch, Errno> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let fd = fs::open(path, flags, Mode::empty())?;
-        arm(&fd, trigger)?;
+        let fd = fs::open("/proc/pressure/memory", flags, Mode::empty())?;
+        match rustix::io::write(&fd, TRIGGER) {
+            Err(Errno::INVAL | Errno::PERM) => rustix::io::write(&fd, TRIGGER_OF_USERS),
+            armed => armed,
+        }?;
         Ok(Watch {
             fd,
             kind: WatchKind::Priority,

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, Access};
 use rustix::io::Errno;
 
-use crate::parse::mountinfo::{cgroup_mounts, CgroupMount};
+use crate::parse::files::fd_info;
+use crate::parse::mountinfo::{mounts, whole_cgroup2, FsMount};
 use crate::{File, MountError};
 
 /// The mount that an open file is on.
@@ -25,9 +26,9 @@ pub struct MountOf {
 pub fn mount_of(file: impl AsFd) -> Option<MountOf> {
     let fd = file.as_fd().as_raw_fd();
     let info = std::fs::read(format!("/proc/self/fdinfo/{fd}")).ok()?;
-    let id = crate::parse::files::mount_id(&info)?;
-    let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
-    let kind = crate::parse::files::kind_of_mount(&mounts, id)?;
+    let id = fd_info(&info)?.mount?;
+    let mounts = mounts(&std::fs::read("/proc/self/mountinfo").ok()?);
+    let kind = mounts.into_iter().find(|mount| mount.id == id)?.kind;
     Some(MountOf { id, kind })
 }
 
@@ -46,7 +47,7 @@ impl Mount {
             file: file.to_owned(),
             errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
         })?;
-        let mounts = cgroup_mounts(&text);
+        let mounts = mounts(&text);
         let chosen = choose(&mounts, |mount| {
             let file = Path::new(&mount.mount_point).join(File::CgroupControllers.name());
             std::fs::read_to_string(file).unwrap_or_default()
@@ -78,17 +79,16 @@ impl Mount {
 /// The cgroup2 mount that has the controllers, or the reason why this host has none. Among several mounts of
 /// the hierarchy, the first that shows its root counts.
 fn choose(
-    mounts: &[CgroupMount],
-    controllers_of: impl Fn(&CgroupMount) -> String,
-) -> Result<&CgroupMount, MountError> {
+    mounts: &[FsMount],
+    controllers_of: impl Fn(&FsMount) -> String,
+) -> Result<&FsMount, MountError> {
     let on_v1 = |controller: &str| {
         mounts
             .iter()
-            .find(|mount| !mount.v2 && mount.has(controller))
+            .find(|mount| mount.is_v1_of(controller))
             .map(|mount| mount.mount_point.clone())
     };
-    let v2 = || mounts.iter().filter(|mount| mount.v2);
-    let Some(mount) = v2().find(|mount| mount.root == "/").or(v2().next()) else {
+    let Some(mount) = whole_cgroup2(mounts) else {
         return Err(match on_v1("memory") {
             Some(mounted_at) => MountError::ControllerOnV1 {
                 controller: "memory",
@@ -123,13 +123,13 @@ fn choose(
 mod tests {
     use super::*;
 
-    fn mount(at: &str, v2: bool, options: &[&str]) -> CgroupMount {
-        CgroupMount {
+    fn mount(at: &str, v2: bool, options: &[&str]) -> FsMount {
+        FsMount {
             root: "/".to_owned(),
             mount_point: at.to_owned(),
-            v2,
-            read_only: false,
+            kind: if v2 { "cgroup2" } else { "cgroup" }.to_owned(),
             options: options.iter().map(ToString::to_string).collect(),
+            ..FsMount::default()
         }
     }
 

@@ -12,7 +12,7 @@ use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{relative, RealFs};
-use crate::parse::mountinfo::{cgroup_mounts, CgroupMount};
+use crate::parse::mountinfo::{cgroup2, mounts, FsMount};
 use crate::parse::proc::unified_group;
 use crate::{Error, File, MountError};
 
@@ -31,14 +31,14 @@ pub struct OwnGroup {
 impl OwnGroup {
     /// Finds both.
     pub fn find() -> Result<OwnGroup, MountError> {
-        let mounts = cgroup_mounts(&read("/proc/self/mountinfo")?);
+        let mounts = mounts(&read("/proc/self/mountinfo")?);
         let own = read("/proc/self/cgroup")?;
         OwnGroup::among(&mounts, &own)
     }
 
-    fn among(mounts: &[CgroupMount], own: &[u8]) -> Result<OwnGroup, MountError> {
+    fn among(mounts: &[FsMount], own: &[u8]) -> Result<OwnGroup, MountError> {
         let own = unified_group(own).ok_or(MountError::NoCgroup2)?;
-        let mut v2 = mounts.iter().filter(|mount| mount.v2).peekable();
+        let mut v2 = cgroup2(mounts).peekable();
         let Some(first) = v2.peek().map(|mount| mount.mount_point.clone()) else {
             return Err(MountError::NoCgroup2);
         };
@@ -96,17 +96,16 @@ impl RealFs {
 mod tests {
     use super::*;
 
-    fn mount(root: &str, at: &str, v2: bool) -> CgroupMount {
-        CgroupMount {
+    fn mount(root: &str, at: &str, v2: bool) -> FsMount {
+        FsMount {
             root: root.to_owned(),
             mount_point: at.to_owned(),
-            v2,
-            read_only: false,
-            options: Vec::new(),
+            kind: if v2 { "cgroup2" } else { "cgroup" }.to_owned(),
+            ..FsMount::default()
         }
     }
 
-    fn own(mounts: &[CgroupMount], text: &str) -> Result<(String, String), MountError> {
+    fn own(mounts: &[FsMount], text: &str) -> Result<(String, String), MountError> {
         OwnGroup::among(mounts, text.as_bytes())
             .map(|own| (own.mount.display().to_string(), own.path))
     }
@@ -152,7 +151,8 @@ mod tests {
     fn a_group_outside_of_the_mount_is_an_error_that_names_both() {
         let mounts = [mount("/", "/cg", true)];
         let error = own(&mounts, "0::/../other\n").unwrap_err();
-        assert!(error.cause().contains("/../other") && error.cause().contains("/cg"));
+        let cause = error.to_string();
+        assert!(cause.contains("/../other") && cause.contains("/cg"));
     }
 
     #[test]

@@ -12,7 +12,8 @@ use justitia_policy::snapshot::Host;
 use rustix::fs::OFlags;
 
 use super::host::HostReader;
-use crate::parse::files::{device_of_mount, fd_info, systemd_group, FdInfo};
+use crate::parse::files::{fd_info, systemd_group, FdInfo};
+use crate::parse::mountinfo::mounts;
 use crate::parse::proc::{process_stat, unified_group};
 use crate::Device;
 
@@ -125,7 +126,8 @@ impl Processes {
     /// The device number of the file system of a mount. Files of a btrfs subvolume have another number in
     /// `stat(2)`.
     pub fn device_of_mount(&self, pid: u32, mount: u64) -> Option<Device> {
-        device_of_mount(&fs::read(self.of(pid, "mountinfo")).ok()?, mount)
+        let mounts = mounts(&fs::read(self.of(pid, "mountinfo")).ok()?);
+        mounts.iter().find(|one| one.id == mount)?.device
     }
 
     fn of(&self, pid: u32, file: &str) -> PathBuf {

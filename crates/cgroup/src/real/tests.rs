@@ -282,28 +282,6 @@ fn the_processes_of_a_cgroup_are_those_that_were_put_there() {
     assert_eq!(pids, [child.id()]);
 }
 
-#[test]
-#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
-fn a_pressure_trigger_is_accepted_and_ends_with_its_group() {
-    use crate::{Events, Wake};
-    let scratch = Scratch::new("psi");
-    let group = scratch.fs.open(&scratch.name).unwrap();
-    let mut events = Events::new().unwrap();
-    for resource in [Resource::Memory, Resource::Io] {
-        events
-            .watch_pressure(&group, resource, PsiTrigger::default())
-            .unwrap();
-    }
-    let mut woken = Vec::new();
-    events.wait(Duration::from_millis(50), &mut woken).unwrap();
-    assert_eq!(woken, [], "an idle group does not stall");
-    std::fs::remove_dir(&scratch.dir).unwrap();
-    for _ in 0..5 {
-        events.wait(Duration::from_millis(300), &mut woken).unwrap();
-    }
-    assert_eq!(woken, [Wake::Gone(group.id()), Wake::Gone(group.id())]);
-}
-
 /// The guard's bound on the root cgroup needs this: the root has `memory.reclaim`, and with the classic LRU
 /// reclaim there takes from unprotected groups. For the multi-generational LRU the test only prints the
 /// amounts.

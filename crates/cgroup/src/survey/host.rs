@@ -3,11 +3,9 @@
 use rustix::io::Errno;
 
 use super::{HostFiles, Known, Unread};
-use crate::parse::host::{
-    diskstats, lru_gen, mounts, scheduler, swaps, DiskCounters, FsMount, Scheduler, Swap,
-};
+use crate::parse::host::{diskstats, lru_gen, scheduler, swaps, DiskCounters, Scheduler, Swap};
 use crate::parse::memory::{meminfo, MemInfo};
-use crate::parse::mountinfo::{cgroup_mounts, CgroupMount};
+use crate::parse::mountinfo::{mounts, whole_cgroup2, FsMount};
 use crate::parse::{io, psi, single};
 use crate::{Buffer, Device, File};
 
@@ -51,8 +49,6 @@ pub struct HostFacts {
     pub psi: Known<bool>,
     /// True if the kernel describes its types (BTF).
     pub btf: Known<bool>,
-    /// Cgroup mounts, v1 and v2.
-    pub cgroups: Known<Vec<CgroupMount>>,
     /// Controllers of the cgroup2 mount; `None`: there is no such mount.
     pub controllers: Known<Option<Vec<String>>>,
     /// All mounts.
@@ -68,13 +64,7 @@ impl HostFacts {
             files,
             buffer: Buffer::new(),
         };
-        let mountinfo = reader.parsed("/proc/self/mountinfo", |text| {
-            Some((cgroup_mounts(text), mounts(text)))
-        });
-        let (cgroups, mounts) = match mountinfo {
-            Ok((cgroups, mounts)) => (Ok(cgroups), Ok(mounts)),
-            Err(unread) => (Err(unread.clone()), Err(unread)),
-        };
+        let mounts = reader.parsed("/proc/self/mountinfo", |text| Some(mounts(text)));
         HostFacts {
             release: reader.parsed("/proc/sys/kernel/osrelease", |text| {
                 Some(String::from_utf8_lossy(text).trim().to_owned())
@@ -91,8 +81,7 @@ impl HostFacts {
             lru_gen_min_ttl_ms: reader.maybe(&format!("{LRU_GEN}/min_ttl_ms"), single),
             psi: reader.psi(),
             btf: reader.exists("/sys/kernel/btf/vmlinux"),
-            controllers: reader.controllers(&cgroups),
-            cgroups,
+            controllers: reader.controllers(&mounts),
             mounts,
             disks: reader.disks(),
         }
@@ -108,17 +97,12 @@ impl HostFacts {
     }
 
     /// Mount of cgroup2. Among several mounts, the first that shows the hierarchy's root.
-    pub fn cgroup2(&self) -> Known<Option<&CgroupMount>> {
-        match &self.cgroups {
-            Ok(mounts) => Ok(cgroup2_of(mounts)),
+    pub fn cgroup2(&self) -> Known<Option<&FsMount>> {
+        match &self.mounts {
+            Ok(mounts) => Ok(whole_cgroup2(mounts)),
             Err(unread) => Err(unread.clone()),
         }
     }
-}
-
-fn cgroup2_of(mounts: &[CgroupMount]) -> Option<&CgroupMount> {
-    let v2 = || mounts.iter().filter(|mount| mount.v2);
-    v2().find(|mount| mount.root == "/").or_else(|| v2().next())
 }
 
 struct Reader<'a> {
@@ -161,9 +145,9 @@ impl Reader<'_> {
         }
     }
 
-    fn controllers(&mut self, mounts: &Known<Vec<CgroupMount>>) -> Known<Option<Vec<String>>> {
+    fn controllers(&mut self, mounts: &Known<Vec<FsMount>>) -> Known<Option<Vec<String>>> {
         let mounts = mounts.as_ref().map_err(Clone::clone)?;
-        let Some(mount) = cgroup2_of(mounts) else {
+        let Some(mount) = whole_cgroup2(mounts) else {
             return Ok(None);
         };
         let path = format!("{}/{}", mount.mount_point, File::CgroupControllers.name());

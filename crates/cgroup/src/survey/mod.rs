@@ -8,7 +8,6 @@
 //!
 //! [`HostFiles`] provides the texts: [`RealHost`] reads them, [`FakeHost`] holds them.
 
-mod fake;
 mod host;
 
 use std::fmt;
@@ -18,7 +17,8 @@ use rustix::io::Errno;
 
 use crate::{Buffer, Error, File, Group};
 
-pub use fake::FakeHost;
+#[cfg(any(test, feature = "fake"))]
+pub use crate::fake::FakeHost;
 pub use host::{Disk, HostFacts};
 
 /// A value, or why it is not known.

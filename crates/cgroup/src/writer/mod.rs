@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::GroupId;
 
-use crate::{Error, Group, Waker, Written};
+use crate::{Error, Group, Written};
 use queue::{Job, Queue};
 
 /// A worker needs no deep stack.
@@ -67,8 +67,6 @@ pub struct Outcome {
     pub knob: Knob,
     /// The value.
     pub value: Value,
-    /// Time in the kernel (zero for a superseded write).
-    pub took: Duration,
     /// The result.
     pub result: WriteResult,
 }
@@ -106,20 +104,17 @@ struct Shared {
     begun: Condvar,
     /// Signaled for each outcome.
     done: Condvar,
-    waker: Option<Waker>,
 }
 
 impl Writer {
-    /// Starts the pool. `waker` is woken whenever there are outcomes to take. It is an error if the system
-    /// has no threads left.
-    pub fn new(config: WriterConfig, waker: Option<Waker>) -> io::Result<Writer> {
+    /// Starts the pool. It is an error if the system has no threads left.
+    pub fn new(config: WriterConfig) -> io::Result<Writer> {
         let shared = Arc::new(Shared {
             config,
             state: Mutex::new(Queue::default()),
             work: Condvar::new(),
             begun: Condvar::new(),
             done: Condvar::new(),
-            waker,
         });
         // Dropped on failure, which ends the threads that were started.
         let writer = Writer { shared };
@@ -132,25 +127,14 @@ impl Writer {
 
     /// Queues a write and returns at once.
     pub fn submit(&self, group: &Group, knob: Knob, value: Value) -> Ticket {
-        let mut state = self.shared.lock();
-        let ticket = state.submit(group.clone(), knob, value);
-        let superseded = state.has_outcomes();
-        drop(state);
+        let ticket = self.shared.lock().submit(group.clone(), knob, value);
         self.shared.work.notify_one();
-        if superseded {
-            self.shared.tell();
-        }
         ticket
     }
 
     /// Takes the outcomes there are, oldest first, and returns at once.
     pub fn outcomes(&self, out: &mut Vec<Outcome>) {
-        self.outcomes_of(|_| true, out);
-    }
-
-    /// Takes the outcomes of some groups; those of the others stay.
-    pub fn outcomes_of(&self, concerns: impl Fn(GroupId) -> bool, out: &mut Vec<Outcome>) {
-        self.shared.lock().take_outcomes(concerns, out);
+        self.shared.lock().take_outcomes(out);
     }
 
     /// Waits until nothing is queued or running, timed-out writes not counted. `false`: `patience` ran out.
@@ -178,13 +162,6 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn tell(&self) {
-        self.done.notify_all();
-        if let Some(waker) = &self.waker {
-            waker.wake();
-        }
-    }
 }
 
 fn start(name: &str, shared: &Arc<Shared>, run: fn(&Arc<Shared>)) -> io::Result<()> {
@@ -205,7 +182,7 @@ fn work(shared: &Arc<Shared>) {
         let replaced = shared.lock().finish(&job, result);
         // Another job of the same group may be free to go now.
         shared.work.notify_one();
-        shared.tell();
+        shared.done.notify_all();
         if replaced {
             return;
         }
@@ -244,7 +221,7 @@ fn watch_deadlines(shared: &Arc<Shared>) {
                 .count();
             lacking = replace - started;
             shared.work.notify_all();
-            shared.tell();
+            shared.done.notify_all();
             state = shared.lock();
             state.replaced(started);
             if lacking == 0 {

@@ -68,7 +68,7 @@ impl Queue {
         let waiting = self.groups.entry(id).or_default();
         if let Some(old) = waiting.jobs.iter_mut().find(|old| old.knob == knob) {
             let old = std::mem::replace(old, job);
-            self.report(&old, Duration::ZERO, WriteResult::Superseded);
+            self.report(&old, WriteResult::Superseded);
         } else {
             waiting.jobs.push_back(job);
             self.make_ready(id);
@@ -102,17 +102,13 @@ impl Queue {
         let Some(running) = self.running.remove(&job.ticket) else {
             return false;
         };
-        let took = running.began.elapsed();
-        if running.timed_out {
-            self.report(job, took, WriteResult::Late(result));
-        } else {
-            let result = match result {
-                Ok(Written::Done) => WriteResult::Done,
-                Ok(Written::Partial) => WriteResult::Partial,
-                Err(error) => WriteResult::Failed(error),
-            };
-            self.report(job, took, result);
-        }
+        let result = match result {
+            late if running.timed_out => WriteResult::Late(late),
+            Ok(Written::Done) => WriteResult::Done,
+            Ok(Written::Partial) => WriteResult::Partial,
+            Err(error) => WriteResult::Failed(error),
+        };
+        self.report(job, result);
         self.make_ready(job.group.id());
         running.replaced
     }
@@ -120,17 +116,17 @@ impl Queue {
     /// Reports the writes past their deadline, lets their groups' next writes begin, and returns how many
     /// expired.
     pub(super) fn expire(&mut self, now: Instant, deadline: Duration) -> usize {
-        let expired: Vec<(Job, Duration)> = self
+        let expired: Vec<Job> = self
             .running
             .values_mut()
             .filter(|running| !running.timed_out && now - running.began >= deadline)
             .map(|running| {
                 running.timed_out = true;
-                (running.job.clone(), now - running.began)
+                running.job.clone()
             })
             .collect();
-        for (job, took) in &expired {
-            self.report(job, *took, WriteResult::TimedOut);
+        for job in &expired {
+            self.report(job, WriteResult::TimedOut);
             self.make_ready(job.group.id());
         }
         expired.len()
@@ -182,30 +178,19 @@ impl Queue {
         }
     }
 
-    fn report(&mut self, job: &Job, took: Duration, result: WriteResult) {
+    fn report(&mut self, job: &Job, result: WriteResult) {
         self.outcomes.push(Outcome {
             ticket: job.ticket,
             group: job.group.id(),
             knob: job.knob,
             value: job.value,
-            took,
             result,
         });
     }
 
-    pub(super) fn has_outcomes(&self) -> bool {
-        !self.outcomes.is_empty()
-    }
-
-    pub(super) fn take_outcomes(
-        &mut self,
-        concerns: impl Fn(GroupId) -> bool,
-        out: &mut Vec<Outcome>,
-    ) {
-        let all = std::mem::take(&mut self.outcomes).into_iter();
-        let (taken, stay): (Vec<_>, _) = all.partition(|outcome| concerns(outcome.group));
-        out.extend(taken);
-        self.outcomes = stay;
+    /// Moves the outcomes to `out`, oldest first.
+    pub(super) fn take_outcomes(&mut self, out: &mut Vec<Outcome>) {
+        out.append(&mut self.outcomes);
     }
 
     /// Nothing is queued, and only timed-out writes are running.

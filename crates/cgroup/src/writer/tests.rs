@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::*;
 use crate::fake::{Fault, Gate};
-use crate::{CgroupFs, Events, FakeFs, Wake};
+use crate::{CgroupFs, FakeFs};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -66,7 +66,7 @@ fn stuck_host() -> (Arc<FakeFs>, Gate) {
 fn a_write_is_done_and_reported_once() {
     let fs = FakeFs::new();
     fs.mkdir("/a");
-    let writer = Writer::new(config(), None).unwrap();
+    let writer = Writer::new(config()).unwrap();
     let ticket = writer.submit(&fs.open("/a").unwrap(), Knob::MemoryLow, mib(8));
     assert!(writer.drain(PATIENCE));
     let mut out = Vec::new();
@@ -78,7 +78,7 @@ fn a_write_is_done_and_reported_once() {
 #[test]
 fn stuck_groups_never_delay_the_others() {
     let (fs, gate) = stuck_host();
-    let writer = Writer::new(config(), None).unwrap();
+    let writer = Writer::new(config()).unwrap();
     // More stuck groups than workers.
     for n in 0..4 {
         let path = format!("/stuck{n}");
@@ -107,7 +107,7 @@ fn stuck_groups_never_delay_the_others() {
 #[test]
 fn a_timed_out_write_is_reported_again_when_it_comes_back() {
     let (fs, gate) = stuck_host();
-    let writer = Writer::new(config(), None).unwrap();
+    let writer = Writer::new(config()).unwrap();
     let ticket = writer.submit(&fs.open("/stuck").unwrap(), Knob::MemoryHigh, mib(1));
     let out = until(&writer, |out| !of(out, ticket).is_empty());
     assert_eq!(of(&out, ticket), [WriteResult::TimedOut]);
@@ -121,7 +121,7 @@ fn a_timed_out_write_is_reported_again_when_it_comes_back() {
 fn raising_the_limit_gets_past_the_write_that_hangs() {
     let (fs, gate) = stuck_host();
     let group = fs.open("/stuck").unwrap();
-    let writer = Writer::new(config(), None).unwrap();
+    let writer = Writer::new(config()).unwrap();
     writer.submit(&group, Knob::MemoryHigh, mib(1));
     until_waiting(&gate, 1);
     until(&writer, |out| !out.is_empty());
@@ -138,7 +138,7 @@ fn raising_the_limit_gets_past_the_write_that_hangs() {
 fn a_stuck_group_never_takes_more_than_two_workers() {
     let (fs, gate) = stuck_host();
     let group = fs.open("/stuck").unwrap();
-    let writer = Writer::new(config(), None).unwrap();
+    let writer = Writer::new(config()).unwrap();
     for n in 1..=5 {
         writer.submit(&group, Knob::MemoryHigh, mib(n));
         std::thread::sleep(Duration::from_millis(80));
@@ -159,7 +159,7 @@ fn a_newer_value_supersedes_a_queued_one() {
         deadline: PATIENCE,
         ..config()
     };
-    let writer = Writer::new(patient, None).unwrap();
+    let writer = Writer::new(patient).unwrap();
     let first = writer.submit(&group, Knob::MemoryHigh, mib(1));
     until_waiting(&gate, 1);
     let tickets = [2, 3, 4].map(|n| writer.submit(&group, Knob::MemoryLow, mib(n)));
@@ -181,7 +181,7 @@ fn writes_to_one_group_keep_their_order() {
     fs.mkdir("/a");
     fs.update("/a", |group| group.bfq_weight = Some(100));
     let group = fs.open("/a").unwrap();
-    let writer = Writer::new(config(), None).unwrap();
+    let writer = Writer::new(config()).unwrap();
     for round in 1..50 {
         fs.clear_writes();
         writer.submit(&group, Knob::MemoryLow, mib(round));
@@ -199,7 +199,7 @@ fn failures_name_their_cause() {
     fs.mkdir("/denied");
     fs.inject("/denied", "memory.low", Fault::Denied);
     fs.mkdir("/gone");
-    let writer = Writer::new(config(), None).unwrap();
+    let writer = Writer::new(config()).unwrap();
     let gone = fs.open("/gone").unwrap();
     fs.recreate("/gone");
     let denied = writer.submit(&fs.open("/denied").unwrap(), Knob::MemoryLow, mib(1));
@@ -213,41 +213,13 @@ fn failures_name_their_cause() {
 }
 
 #[test]
-fn an_outcome_wakes_the_waiting_thread() {
-    let fs = FakeFs::new();
-    fs.mkdir("/a");
-    let mut events = Events::new().unwrap();
-    let writer = Writer::new(config(), Some(events.waker())).unwrap();
-    writer.submit(&fs.open("/a").unwrap(), Knob::MemoryLow, mib(1));
-    let mut woken = Vec::new();
-    events.wait(PATIENCE, &mut woken).unwrap();
-    assert_eq!(woken, [Wake::Waker]);
-}
-
-#[test]
 fn dropping_the_writer_does_not_wait_for_the_stuck() {
     let (fs, gate) = stuck_host();
-    let writer = Writer::new(config(), None).unwrap();
+    let writer = Writer::new(config()).unwrap();
     writer.submit(&fs.open("/stuck").unwrap(), Knob::MemoryHigh, mib(1));
     until_waiting(&gate, 1);
     let start = Instant::now();
     drop(writer);
     assert!(start.elapsed() < Duration::from_secs(1));
     gate.open();
-}
-
-#[test]
-fn outcomes_of_others_stay_for_them() {
-    let fs = FakeFs::new();
-    let (a, b) = (fs.mkdir("/a"), fs.mkdir("/b"));
-    let writer = Writer::new(config(), None).unwrap();
-    for path in ["/a", "/b"] {
-        writer.submit(&fs.open(path).unwrap(), Knob::MemoryLow, mib(1));
-    }
-    assert!(writer.drain(PATIENCE));
-    for id in [a, b] {
-        let mut out = Vec::new();
-        writer.outcomes_of(|group| group == id, &mut out);
-        assert_eq!(out.iter().map(|o| o.group).collect::<Vec<_>>(), [id]);
-    }
 }

@@ -96,7 +96,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<()> {
     let more = weights::more(&args.more)?;
     let more_of = |group: &_| more.of(group);
     let options = Options {
-        config: settings.map(|settings| settings.policy),
+        config: settings.map(|settings| settings.policy()),
         mode: args.mode.as_deref().map(parse_mode).transpose()?,
         objective: args.objective.as_deref().map(parse_objective).transpose()?,
         weight: &weight,

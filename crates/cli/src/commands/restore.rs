@@ -5,7 +5,6 @@ use std::process::{Command, Stdio};
 use clap::Args;
 use justitia_agent::run::{is_handed_over, restore_host};
 use justitia_agent::{Error, Result, Settings};
-use serde::Serialize;
 
 use crate::output::{self, Page};
 use crate::settings::{self, ConfigArgs};
@@ -29,16 +28,6 @@ pub(crate) struct RestoreArgs {
     pub(crate) json: bool,
 }
 
-/// The output of `--json`.
-#[derive(Debug, Serialize)]
-struct RestoreOutput {
-    restored: usize,
-    unchanged: usize,
-    vanished: usize,
-    foreign: Vec<String>,
-    problems: Vec<justitia_report::status::Problem>,
-}
-
 pub(crate) fn run(args: &RestoreArgs) -> Result<()> {
     let loaded = settings::load(&args.config);
     if let (Some(unit), Ok(settings)) = (&args.unless_restarting, &loaded) {
@@ -60,13 +49,7 @@ pub(crate) fn run(args: &RestoreArgs) -> Result<()> {
     let restored = found.unwrap_or_default();
     let failure = restored.problems.first().cloned();
     if args.json {
-        output::print_json(&RestoreOutput {
-            restored: restored.restored,
-            unchanged: restored.unchanged,
-            vanished: restored.vanished,
-            foreign: restored.foreign,
-            problems: restored.problems,
-        })?;
+        output::print_json(&restored)?;
     } else if nothing {
         output::print_line(format_args!("nothing to restore"))?;
     } else {

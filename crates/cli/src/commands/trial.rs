@@ -225,9 +225,9 @@ impl Tally {
                     smoothing_s: 0.0,
                     integral_per_s: 0.0,
                     proportional: 0.0,
-                    ..settings.policy.feedback
+                    ..settings.feedback
                 },
-                ..settings.policy
+                ..settings.policy()
             },
             state: State::default(),
             trial: Trial::default(),

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use justitia_agent::socket::{ask, is_listening};
+use justitia_agent::socket::{ask, require};
 use justitia_agent::{Error, Result};
 use justitia_cgroup::{Buffer, CgroupFs as _, Group, OwnGroup, RealFs, Want};
 use justitia_policy::units::{Bytes, Limit};
@@ -82,15 +82,7 @@ struct Warmed {
 pub(crate) fn run(args: &WarmArgs) -> Result<()> {
     let found = files::find(&args.paths)?;
     let socket = settings::load(&args.config)?.socket();
-    if !is_listening(&socket) {
-        return Err(Error::environment(
-            format!(
-                "no agent listens at {}: the group's entitlement is not known",
-                socket.display()
-            ),
-            "start it: systemctl start justitia, or justitia run; or name its --state-dir",
-        ));
-    }
+    require(&socket, "the group's entitlement is not known")?;
     let report = ask(&socket)?;
     let own = OwnGroup::find()?;
     let name = args.group.as_deref().unwrap_or(&own.path);

@@ -25,13 +25,17 @@ fn the_first_place_that_states_a_weight_counts() {
     db.set_xattr(xattr::WEIGHT, "20000").unwrap();
     now(400, WeightSource::OciBlockIo);
     db.set_xattr(xattr::WEIGHT, "250").unwrap();
-    scanner
-        .set_weights(&[
+    let config = DiscoverConfig {
+        manage: vec!["/app/*".into()],
+        weights: vec![
             ("/app/d*".into(), weight(700)),
             ("/app/**".into(), weight(1)),
-        ])
-        .unwrap();
-    assert_eq!(scanner.rescan().unwrap().reweighted, [db.id()]);
+        ],
+        ..DiscoverConfig::default()
+    };
+    let fs: Fs = fs;
+    let mut scanner = Scanner::new(fs, config, RuntimeDirs::under(root.path())).unwrap();
+    scanner.rescan().unwrap();
     assert_eq!(scanner.groups()[0].weight, weight(700));
     assert_eq!(scanner.groups()[0].source, WeightSource::Config);
 }

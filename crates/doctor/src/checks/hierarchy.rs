@@ -40,7 +40,7 @@ const UNIFIED: &str =
     "add systemd.unified_cgroup_hierarchy=1 cgroup_no_v1=all to the kernel's command line and reboot";
 
 fn cgroup_v1(facts: &Facts, out: &mut Outcome) -> Option<()> {
-    out.known(facts.host.cgroups.clone())?;
+    out.known(facts.host.mounts.clone())?;
     for controller in ["memory", "blkio"] {
         if let Some(at) = facts.v1_mount(controller) {
             let evidence = format!("the {controller} controller is on cgroup v1 at {at}");
@@ -163,7 +163,7 @@ fn features(facts: &Facts, out: &mut Outcome) -> Option<()> {
     }
     no_scheduler(facts, out);
     let _ = out.known(facts.host.btf.clone());
-    let _ = out.known(facts.host.cgroups.clone());
+    let _ = out.known(facts.host.mounts.clone());
     out.memory_groups(facts)?;
     if facts.reclaim.is_none() {
         let why = "there is no group to look in";

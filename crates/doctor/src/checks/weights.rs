@@ -208,7 +208,7 @@ fn writeback_not_charged(facts: &Facts, out: &mut Outcome) -> Option<()> {
         if mount.read_only || boot || DESKTOP.contains(&kind) || seen.contains(&&mount.source) {
             continue;
         }
-        let journaled = mount.options.iter().any(|option| option == "data=journal");
+        let journaled = mount.has("data=journal");
         let why = if CHARGED.contains(&kind) {
             if !(journaled && kind.starts_with("ext")) {
                 continue;

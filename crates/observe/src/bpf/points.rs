@@ -10,6 +10,8 @@ pub(crate) enum Kind {
     Iterator,
 }
 
+type Programs = &'static [&'static str];
+
 /// A place to attach to.
 #[derive(Debug)]
 pub(crate) struct Point {
@@ -17,7 +19,7 @@ pub(crate) struct Point {
     pub(crate) target: &'static str,
     pub(crate) kind: Kind,
     /// Programs of `observe.bpf.c` that attach there.
-    pub(crate) programs: &'static [&'static str],
+    pub(crate) programs: Programs,
     /// The fentry tier cannot do without it.
     pub(crate) required: bool,
     /// The cost of its absence.
@@ -26,63 +28,55 @@ pub(crate) struct Point {
     pub(crate) cheaper: Option<&'static str>,
 }
 
-const fn function(
-    target: &'static str,
-    programs: &'static [&'static str],
-    required: bool,
-    cost: &'static str,
-) -> Point {
-    Point {
-        target,
-        kind: Kind::Function(None),
-        programs,
-        required,
-        cost,
-        cheaper: None,
+impl Point {
+    const fn new(
+        kind: Kind,
+        target: &'static str,
+        programs: Programs,
+        cost: &'static str,
+    ) -> Point {
+        Point {
+            target,
+            kind,
+            programs,
+            required: false,
+            cost,
+            cheaper: None,
+        }
+    }
+
+    const fn required(self) -> Point {
+        Point {
+            required: true,
+            ..self
+        }
+    }
+
+    const fn unless(self, cheaper: &'static str) -> Point {
+        Point {
+            cheaper: Some(cheaper),
+            ..self
+        }
+    }
+
+    const fn in_module(self, module: &'static str) -> Point {
+        Point {
+            kind: Kind::Function(Some(module)),
+            ..self
+        }
     }
 }
 
-const fn in_module(
-    target: &'static str,
-    module: &'static str,
-    programs: &'static [&'static str],
-    cost: &'static str,
-) -> Point {
-    Point {
-        kind: Kind::Function(Some(module)),
-        ..function(target, programs, false, cost)
-    }
+const fn function(target: &'static str, programs: Programs, cost: &'static str) -> Point {
+    Point::new(Kind::Function(None), target, programs, cost)
 }
 
-const fn tracepoint(
-    target: &'static str,
-    programs: &'static [&'static str],
-    required: bool,
-    cost: &'static str,
-) -> Point {
-    Point {
-        target,
-        kind: Kind::Tracepoint,
-        programs,
-        required,
-        cost,
-        cheaper: None,
-    }
+const fn tracepoint(target: &'static str, programs: Programs, cost: &'static str) -> Point {
+    Point::new(Kind::Tracepoint, target, programs, cost)
 }
 
-const fn iterator(
-    target: &'static str,
-    programs: &'static [&'static str],
-    cost: &'static str,
-) -> Point {
-    Point {
-        target,
-        kind: Kind::Iterator,
-        programs,
-        required: false,
-        cost,
-        cheaper: None,
-    }
+const fn iterator(target: &'static str, programs: Programs, cost: &'static str) -> Point {
+    Point::new(Kind::Iterator, target, programs, cost)
 }
 
 const READS: &str = "pages that reads ask for, hits and misses are not counted";
@@ -96,133 +90,113 @@ const MEMCG_RECLAIM: &str = "time in reclaim for a group's own limit is not coun
 
 /// Every place, required ones first.
 pub(crate) const POINTS: &[Point] = &[
-    function("filemap_read", &["filemap_read"], true, READS),
+    function("filemap_read", &["filemap_read"], READS).required(),
     function(
         "generic_perform_write",
         &["generic_perform_write"],
-        true,
         "bytes that ext4, f2fs and most other file systems write are not counted",
-    ),
+    )
+    .required(),
     function(
         "page_cache_sync_ra",
         &["page_cache_sync_ra", "page_cache_sync_ra_end"],
-        true,
         READS,
-    ),
+    )
+    .required(),
     function(
         "page_cache_async_ra",
         &["page_cache_async_ra", "page_cache_async_ra_end"],
-        true,
         READS,
-    ),
-    Point {
-        cheaper: Some("read_pages"),
-        ..tracepoint(
-            "mm_filemap_add_to_page_cache",
-            &["page_added"],
-            true,
-            INSERTED,
-        )
-    },
-    function("read_pages", &["pages_read"], false, INSERTED),
+    )
+    .required(),
+    tracepoint("mm_filemap_add_to_page_cache", &["page_added"], INSERTED)
+        .required()
+        .unless("read_pages"),
+    function("read_pages", &["pages_read"], INSERTED),
     function(
         "filemap_read_folio",
         &["folio_read"],
-        false,
         "pages that reads fetch without readahead, as at a memory limit, count as hits",
     ),
-    Point {
-        cheaper: Some("__filemap_remove_folio"),
-        ..tracepoint(
-            "mm_filemap_delete_from_page_cache",
-            &["page_removed"],
-            false,
-            EVICTED,
-        )
-    },
-    function("__filemap_remove_folio", &["folio_removed"], false, EVICTED),
+    tracepoint(
+        "mm_filemap_delete_from_page_cache",
+        &["page_removed"],
+        EVICTED,
+    )
+    .unless("__filemap_remove_folio"),
+    function("__filemap_remove_folio", &["folio_removed"], EVICTED),
     function(
         "filemap_fault",
         &["filemap_fault", "filemap_fault_end"],
-        false,
         "faults on mapped files are not counted, and their readahead counts as that of reads",
     ),
     function(
         "filemap_splice_read",
         &["filemap_splice_read"],
-        false,
         "bytes read by sendfile and splice are not counted, unless they pass filemap_read",
     ),
     function(
         "iomap_file_buffered_write",
         &["iomap_file_buffered_write"],
-        false,
         "bytes that XFS writes are not counted",
     ),
-    in_module(
+    function(
         "btrfs_buffered_write",
-        "btrfs",
         &["btrfs_buffered_write"],
         "bytes that Btrfs writes are not counted if it is loaded later",
-    ),
-    in_module(
+    )
+    .in_module("btrfs"),
+    function(
         "fuse_perform_write",
-        "fuse",
         &["fuse_perform_write"],
         "bytes that FUSE writes through are not counted if it is loaded later",
-    ),
-    in_module(
+    )
+    .in_module("fuse"),
+    function(
         "netfs_perform_write",
-        "netfs",
         &["netfs_perform_write"],
         "bytes that 9p, AFS and CIFS write are not counted if netfs is loaded later",
-    ),
+    )
+    .in_module("netfs"),
     tracepoint(
         "mm_vmscan_direct_reclaim_begin",
         &["direct_reclaim"],
-        false,
         RECLAIM,
     ),
     tracepoint(
         "mm_vmscan_direct_reclaim_end",
         &["direct_reclaim_end"],
-        false,
         RECLAIM,
     ),
     tracepoint(
         "mm_vmscan_memcg_reclaim_begin",
         &["memcg_reclaim"],
-        false,
         MEMCG_RECLAIM,
     ),
     tracepoint(
         "mm_vmscan_memcg_reclaim_end",
         &["memcg_reclaim_end"],
-        false,
         MEMCG_RECLAIM,
     ),
     function(
         "security_file_open",
         &["file_opened"],
-        false,
         "shared files that are not kept open are not known",
     ),
     iterator("task_file", &["files_open"], SHARED),
     iterator("task_vma", &["files_mapped"], SHARED),
     iterator("bpf_map_elem", &["files_shared"], SHARED),
     iterator("task", &["threads_read"], SAMPLED),
-    tracepoint("sched_process_exit", &["thread_ends"], false, SAMPLED),
+    tracepoint("sched_process_exit", &["thread_ends"], SAMPLED),
     // A kernel has one of these two.
     function(
         "__mem_cgroup_handle_over_high",
         &["over_high", "over_high_end"],
-        false,
         THROTTLED,
     ),
     function(
         "mem_cgroup_handle_over_high",
         &["over_high_old", "over_high_old_end"],
-        false,
         THROTTLED,
     ),
 ];

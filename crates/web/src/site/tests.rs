@@ -1,19 +1,18 @@
 //! Tests the answers of all paths, and that the page loads only its own files and treats names as text.
 
 use justitia_report::example;
-use justitia_report::own::Own;
-use justitia_report::status::{Report, Tick};
+use justitia_report::feed::Frame;
+use justitia_report::status::Tick;
 
 use super::*;
 use crate::exposition::Format;
-use crate::latest::Told;
 use crate::tests;
 
 /// A tick of an agent that steps every two seconds.
-fn told(tick: &Tick) -> Told {
-    Told {
-        own: Own::default(),
+fn told(tick: &Tick) -> Frame<Report> {
+    Frame {
         report: tests::report(tick, Duration::from_secs(2)),
+        ..tests::told(tick)
     }
 }
 

@@ -12,7 +12,7 @@ use super::format;
 use super::theme::{letter, strong, Theme};
 use super::values::{Key, Row, Values};
 
-/// A column of the table. [`Field::words`] describes each.
+/// A column of the table. [`COLUMNS`] describes each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Field {
     Group,
@@ -74,159 +74,145 @@ const LONGEST_BAR: usize = 24;
 /// A name may take up to this many cells, or a fifth of the width if that is more, before columns are added.
 const NAME: usize = 16;
 
+/// What a column shows of a group.
+#[derive(Clone, Copy)]
+enum Shown {
+    /// A text.
+    Text,
+    /// Something that [`cell`] draws, and the number that it is sorted by.
+    Drawn(fn(&Values) -> Option<f64>),
+    Size(fn(&Values) -> Option<u64>),
+    /// A number, and its words.
+    Number(fn(&Values) -> Option<f64>, fn(Option<f64>) -> String),
+    /// The text of a knob that holds bytes.
+    Knob(fn(&Values) -> Option<&str>),
+}
+
+/// What there is to know about a column.
+struct About {
+    field: Field,
+    /// Columns of low rank are shown first. The group is always shown.
+    rank: usize,
+    head: &'static str,
+    /// Width of its longest usual text in cells.
+    width: usize,
+    shown: Shown,
+    /// Its meaning, for the help.
+    says: &'static str,
+}
+
+const fn about(
+    field: Field,
+    rank: usize,
+    head: &'static str,
+    width: usize,
+    shown: Shown,
+    says: &'static str,
+) -> About {
+    About {
+        field,
+        rank,
+        head,
+        width,
+        shown,
+        says,
+    }
+}
+
+/// All columns, in display order, which is that of [`Field`].
+#[rustfmt::skip]
+static COLUMNS: [About; 20] = {
+    use format::{count, percent, rate, ratio};
+    use Field as F;
+    use Shown::{Drawn, Knob as Limit, Number, Size, Text};
+    [
+        about(F::Group, 0, "GROUP", 1, Text, "path below the cgroup2 mount"),
+        about(F::Color, 1, "C", 1, Drawn(|v| v.color.map(badness)),
+            "color: Green no stall, Yellow stalls, Red and below its share"),
+        about(F::Weight, 4, "WEIGHT", 5, Number(|v| v.weight.map(f64::from), whole), "the one number its owner set"),
+        about(F::Entitled, 11, "ENTITLED", 5, Size(|v| v.entitled), "page cache its weight earns it now"),
+        about(F::Cache, 5, "CACHE/THRESHOLD", BAR + 1 + CACHE_TEXT, Drawn(|v| v.file.map(|bytes| bytes as f64)),
+            "page cache against what is protected"),
+        about(F::Rate, 2, "MB/S", 7, Number(|v| v.rate, rate), "read and written through the page cache"),
+        about(F::Share, 10, "SHARE/IDEAL", 11, Drawn(|v| v.share), "of the contenders' bandwidth, of their weight"),
+        about(F::ShareBar, 16, "SHARE|IDEAL", 16, Drawn(|v| v.share), "the same; the line is the ideal"),
+        about(F::OfIdeal, 3, "OF IDEAL", 5, Number(|v| v.of_ideal, ratio),
+            "bandwidth over weighted share, smoothed; 1 is ideal"),
+        about(F::Hits, 7, "HIT", 5, Number(|v| v.hits, percent), "requested pages that were in the page cache"),
+        about(F::Refaults, 9, "REF/S", 5, Number(|v| v.refaults, count), "pages evicted and read again, per second"),
+        about(F::Stall, 6, "STALL", 5, Number(|v| v.stalled, percent),
+            "part of the time some task waited for memory or I/O"),
+        about(F::Gain, 8, "GAIN", 5, Number(|v| v.gain, ratio), "the feedback's factor on its share"),
+        about(F::Throttled, 14, "THROT", 5, Number(|v| v.throttled, ratio),
+            "seconds per second asleep above memory.high"),
+        about(F::Reclaim, 15, "RECL", 5, Number(|v| v.reclaim, ratio), "seconds per second in direct reclaim"),
+        about(F::Low, 13, "LOW", 5, Limit(|v| v.low.as_deref()), Knob::MemoryLow.file_name()),
+        about(F::High, 12, "HIGH", 5, Limit(|v| v.high.as_deref()), Knob::MemoryHigh.file_name()),
+        about(F::ForOthers, 17, "FOR", 5, Size(|v| v.for_others), "page cache it holds of others' files"),
+        about(F::ByOthers, 18, "BY", 5, Size(|v| v.by_others), "page cache of its files that others hold"),
+        about(F::From, 19, "FROM", 12, Text, "where its weight comes from"),
+    ]
+};
+
 impl Field {
     /// All columns in display order.
-    pub(crate) const ALL: [Field; 20] = [
-        Field::Group,
-        Field::Color,
-        Field::Weight,
-        Field::Entitled,
-        Field::Cache,
-        Field::Rate,
-        Field::Share,
-        Field::ShareBar,
-        Field::OfIdeal,
-        Field::Hits,
-        Field::Refaults,
-        Field::Stall,
-        Field::Gain,
-        Field::Throttled,
-        Field::Reclaim,
-        Field::Low,
-        Field::High,
-        Field::ForOthers,
-        Field::ByOthers,
-        Field::From,
-    ];
-
-    /// The head, and its meaning for the help.
-    pub(crate) fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Field::Group => ("GROUP", "path below the cgroup2 mount"),
-            Field::Color => (
-                "C",
-                "color: Green no stall, Yellow stalls, Red and below its share",
-            ),
-            Field::Weight => ("WEIGHT", "the one number its owner set"),
-            Field::Entitled => ("ENTITLED", "page cache its weight earns it now"),
-            Field::Cache => ("CACHE/THRESHOLD", "page cache against what is protected"),
-            Field::Rate => ("MB/S", "read and written through the page cache"),
-            Field::Share => (
-                "SHARE/IDEAL",
-                "of the contenders' bandwidth, of their weight",
-            ),
-            Field::ShareBar => ("SHARE|IDEAL", "the same; the line is the ideal"),
-            Field::OfIdeal => (
-                "OF IDEAL",
-                "bandwidth over weighted share, smoothed; 1 is ideal",
-            ),
-            Field::Hits => ("HIT", "requested pages that were in the page cache"),
-            Field::Refaults => ("REF/S", "pages evicted and read again, per second"),
-            Field::Stall => (
-                "STALL",
-                "part of the time some task waited for memory or I/O",
-            ),
-            Field::Gain => ("GAIN", "the feedback's factor on its share"),
-            Field::Throttled => ("THROT", "seconds per second asleep above memory.high"),
-            Field::Reclaim => ("RECL", "seconds per second in direct reclaim"),
-            Field::Low => ("LOW", Knob::MemoryLow.file_name()),
-            Field::High => ("HIGH", Knob::MemoryHigh.file_name()),
-            Field::ForOthers => ("FOR", "page cache it holds of others' files"),
-            Field::ByOthers => ("BY", "page cache of its files that others hold"),
-            Field::From => ("FROM", "where its weight comes from"),
+    pub(crate) const ALL: [Field; COLUMNS.len()] = {
+        let mut all = [Field::Group; COLUMNS.len()];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = COLUMNS[at].field;
+            at += 1;
         }
+        all
+    };
+
+    fn about(self) -> &'static About {
+        &COLUMNS[self as usize]
     }
 
     pub(crate) fn head(self) -> &'static str {
-        self.words().0
+        self.about().head
     }
 
-    /// Columns of low rank are shown first. The group is always shown.
-    fn rank(self) -> usize {
-        use Field as F;
-        const RANKS: [Field; 20] = [
-            F::Group,
-            F::Color,
-            F::Rate,
-            F::OfIdeal,
-            F::Weight,
-            F::Cache,
-            F::Stall,
-            F::Hits,
-            F::Gain,
-            F::Refaults,
-            F::Share,
-            F::Entitled,
-            F::High,
-            F::Low,
-            F::Throttled,
-            F::Reclaim,
-            F::ShareBar,
-            F::ForOthers,
-            F::ByOthers,
-            F::From,
-        ];
-        RANKS.iter().position(|&other| other == self).unwrap_or(0)
+    /// Its meaning, for the help.
+    pub(crate) fn says(self) -> &'static str {
+        self.about().says
     }
 
-    /// Width of its longest usual text in cells.
     fn width(self) -> usize {
-        let text = match self {
-            Field::Group | Field::Color => 1,
-            Field::Cache => BAR + 1 + CACHE_TEXT,
-            Field::Share => 11,
-            Field::ShareBar => 16,
-            Field::Rate => 7,
-            Field::From => 12,
-            _ => 5,
-        };
-        text.max(self.head().len())
+        self.about().width.max(self.head().len())
     }
 
     /// True if the column is aligned to the right, as numbers are.
     pub(crate) fn right(self) -> bool {
-        !matches!(
-            self,
-            Field::Group | Field::Color | Field::Cache | Field::ShareBar | Field::From
-        )
+        self == Field::Share || !matches!(self.about().shown, Shown::Text | Shown::Drawn(_))
     }
 
     /// The next or the previous column in display order.
     pub(crate) fn step(self, forward: bool) -> Field {
         let count = Field::ALL.len();
-        let at = Field::ALL.iter().position(|&other| other == self);
         let by = if forward { 1 } else { count - 1 };
-        Field::ALL[(at.unwrap_or(0) + by) % count]
+        Field::ALL[(self as usize + by) % count]
     }
 
     /// The sort key of the column.
     pub(crate) fn key<'a>(self, path: &'a str, values: &'a Values) -> Key<'a> {
-        let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
-        Key::Number(match self {
-            Field::Group => return Key::Text(path),
-            Field::From => return Key::Text(values.source.unwrap_or("")),
-            Field::Color => values.color.map(|color| match color {
-                Color::Red => 2.0,
-                Color::Yellow => 1.0,
-                Color::Green => 0.0,
-            }),
-            Field::Weight => values.weight.map(f64::from),
-            Field::Entitled => bytes(values.entitled),
-            Field::Cache => bytes(values.file),
-            Field::Rate => values.rate,
-            Field::Share | Field::ShareBar => values.share,
-            Field::OfIdeal => values.of_ideal,
-            Field::Hits => values.hits,
-            Field::Refaults => values.refaults,
-            Field::Stall => values.stalled,
-            Field::Gain => values.gain,
-            Field::Throttled => values.throttled,
-            Field::Reclaim => values.reclaim,
-            Field::Low => knob_bytes(values.low.as_deref()),
-            Field::High => knob_bytes(values.high.as_deref()),
-            Field::ForOthers => bytes(values.for_others),
-            Field::ByOthers => bytes(values.by_others),
+        Key::Number(match self.about().shown {
+            Shown::Text if self == Field::Group => return Key::Text(path),
+            Shown::Text => return Key::Text(values.source.unwrap_or("")),
+            Shown::Drawn(of) | Shown::Number(of, _) => of(values),
+            Shown::Size(of) => of(values).map(|bytes| bytes as f64),
+            Shown::Knob(of) => knob_bytes(of(values)),
         })
+    }
+}
+
+/// A color as a sort key.
+fn badness(color: Color) -> f64 {
+    match color {
+        Color::Red => 2.0,
+        Color::Yellow => 1.0,
+        Color::Green => 0.0,
     }
 }
 
@@ -245,7 +231,7 @@ pub(crate) fn layout(width: usize, longest: usize) -> (Vec<Column>, usize) {
     let gap = if roomy { GAPS.0 } else { GAPS.1 };
     let least = longest.clamp(Field::Group.width(), NAME.max(width / 5));
     let mut ranked = Field::ALL;
-    ranked.sort_by_key(|field| field.rank());
+    ranked.sort_by_key(|field| field.about().rank);
     let mut shown = vec![Field::Group];
     let mut used = least;
     for field in ranked.into_iter().skip(1) {
@@ -256,7 +242,7 @@ pub(crate) fn layout(width: usize, longest: usize) -> (Vec<Column>, usize) {
         used += gap + field.width();
         shown.push(field);
     }
-    shown.sort_by_key(|field| Field::ALL.iter().position(|other| other == field));
+    shown.sort_by_key(|&field| field as usize);
     let mut left = width.saturating_sub(used);
     let name = (longest.max(least) - least).min(left);
     left -= name;
@@ -278,27 +264,21 @@ pub(crate) fn cell(row: &Row, column: Column, theme: Theme, top_share: f64) -> (
     let width = column.width;
     let plain = Style::new();
     let color = values.color.map_or(plain, |color| theme.color(color));
-    let (text, style) = match column.field {
-        Field::Group => (name(row, width, theme), plain),
-        Field::Color => (letter(values.color).to_owned(), color.patch(strong())),
-        Field::Weight => (number(values.weight), plain),
-        Field::Entitled => (format::size(values.entitled), plain),
-        Field::Cache => (cache(values, width, theme), plain),
-        Field::Rate => (format::rate(values.rate), plain),
-        Field::Share => (share(values), plain),
-        Field::ShareBar => (share_bar(values, width, theme, top_share), plain),
-        Field::OfIdeal => (format::ratio(values.of_ideal), color),
-        Field::Hits => (format::percent(values.hits), plain),
-        Field::Refaults => (format::count(values.refaults), plain),
-        Field::Stall => (format::percent(values.stalled), plain),
-        Field::Gain => (format::ratio(values.gain), plain),
-        Field::Throttled => (format::ratio(values.throttled), plain),
-        Field::Reclaim => (format::ratio(values.reclaim), plain),
-        Field::Low => (knob(values.low.as_deref()), plain),
-        Field::High => (knob(values.high.as_deref()), plain),
-        Field::ForOthers => (format::size(values.for_others), plain),
-        Field::ByOthers => (format::size(values.by_others), plain),
-        Field::From => (values.source.unwrap_or("-").to_owned(), plain),
+    let text = match (column.field, column.field.about().shown) {
+        (Field::Group, _) => name(row, width, theme),
+        (Field::Color, _) => letter(values.color).to_owned(),
+        (Field::Cache, _) => cache(values, width, theme),
+        (Field::Share, _) => share(values),
+        (Field::ShareBar, _) => share_bar(values, width, theme, top_share),
+        (_, Shown::Size(of)) => format::size(of(values)),
+        (_, Shown::Number(of, words)) => words(of(values)),
+        (_, Shown::Knob(of)) => knob(of(values)),
+        (_, Shown::Text | Shown::Drawn(_)) => values.source.unwrap_or("-").to_owned(),
+    };
+    let style = match column.field {
+        Field::Color => color.patch(strong()),
+        Field::OfIdeal => color,
+        _ => plain,
     };
     let text = format::cut_end(&text, width, theme.ellipsis());
     (format::pad(&text, width, column.field.right()), style)
@@ -345,8 +325,8 @@ fn share_bar(values: &Values, width: usize, theme: Theme, top: f64) -> String {
     bars::bar_with_mark(share, ideal, width, theme.unicode)
 }
 
-fn number(value: Option<u32>) -> String {
-    value.map_or_else(|| "-".into(), |value| value.to_string())
+fn whole(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".into(), |value| format!("{value:.0}"))
 }
 
 fn knob(value: Option<&str>) -> String {

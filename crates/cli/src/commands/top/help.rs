@@ -32,10 +32,7 @@ const KEYS: [(&str, &str); 13] = [
 
 pub(crate) fn lines() -> Vec<Line<'static>> {
     let keys = KEYS.map(|(key, does)| entry(26, key, does));
-    let columns = Field::ALL.map(|field| {
-        let (head, says) = field.words();
-        entry(15, head, says)
-    });
+    let columns = Field::ALL.map(|field| entry(15, field.head(), field.says()));
     let mut lines = keys.to_vec();
     lines.push(Line::default());
     lines.extend(columns);

@@ -136,6 +136,17 @@ fn no_limit_sorts_above_every_limit() {
 }
 
 #[test]
+fn columns_are_in_the_order_of_their_fields_and_each_has_a_rank() {
+    assert_eq!(
+        Field::ALL.map(|field| field as usize),
+        std::array::from_fn(|at| at)
+    );
+    let mut ranks = Field::ALL.map(|field| field.about().rank);
+    ranks.sort_unstable();
+    assert_eq!(ranks, std::array::from_fn(|at| at));
+}
+
+#[test]
 fn one_can_step_through_all_columns_and_back() {
     let mut field = Field::Group;
     for _ in 0..Field::ALL.len() {

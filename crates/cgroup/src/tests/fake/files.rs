@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use super::HostFiles;
+use crate::survey::HostFiles;
 use crate::Buffer;
 
 /// The texts of a host's files.

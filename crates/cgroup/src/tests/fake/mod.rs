@@ -10,6 +10,7 @@
 
 mod directory;
 mod fault;
+mod files;
 mod gate_device;
 mod group;
 mod host;
@@ -18,6 +19,7 @@ mod process;
 mod tests;
 
 pub use fault::{Fault, Gate};
+pub use files::FakeHost;
 pub use gate_device::FakeGate;
 pub use group::FakeGroup;
 pub use host::FakeFs;

@@ -21,8 +21,7 @@ use crate::gate::{GateDevice, GateError};
 use crate::parse::memory::MemoryEvents;
 use crate::parse::proc::ProcessIo;
 use crate::{
-    CgroupFs, Child, Device, Error, File, Group, Owner, Process, PsiTrigger, Quirks, Resource,
-    Watch, WatchKind,
+    CgroupFs, Child, Device, Error, File, Group, Owner, Process, Quirks, Watch, WatchKind,
 };
 
 /// A host in memory.
@@ -41,7 +40,7 @@ struct State {
     processes: BTreeMap<u32, process::Shared>,
     stacked: BTreeSet<Device>,
     now: Duration,
-    host_watches: Vec<(Resource, OwnedFd)>,
+    host_watches: Vec<OwnedFd>,
     multi_generational: bool,
     gate: Option<FakeGate>,
 }
@@ -270,18 +269,10 @@ impl FakeFs {
         FakeDirectory::notify(&state, File::MemoryEvents);
     }
 
-    /// Fires the PSI triggers of a group.
-    pub fn stall(&self, path: &str, resource: Resource) {
-        let directory = self.directory(path);
-        FakeDirectory::notify(&directory.lock(), resource.file());
-    }
-
-    /// Fires the host's PSI triggers.
-    pub fn stall_host(&self, resource: Resource) {
-        for (watched, fd) in &self.lock().host_watches {
-            if *watched == resource {
-                let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
-            }
+    /// Fires the host's PSI trigger.
+    pub fn stall_host(&self) {
+        for fd in &self.lock().host_watches {
+            let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
         }
     }
 
@@ -449,14 +440,10 @@ impl CgroupFs for FakeFs {
         out.extend(paths.filter(|path| disk_name(path).is_some()).cloned());
     }
 
-    fn watch_host_pressure(
-        &self,
-        resource: Resource,
-        _trigger: PsiTrigger,
-    ) -> Result<Watch, Errno> {
+    fn watch_host_pressure(&self) -> Result<Watch, Errno> {
         let ours = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let theirs = ours.try_clone().map_err(|_| Errno::MFILE)?;
-        self.lock().host_watches.push((resource, ours));
+        self.lock().host_watches.push(ours);
         Ok(Watch {
             fd: theirs,
             kind: WatchKind::Counter,

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::{FakeGroup, Fault, Gate};
 use crate::fs::LONGEST_ATTRIBUTE;
-use crate::{Buffer, Directory, File, Owner, PsiTrigger, Quirks, Watch, WatchKind};
+use crate::{Buffer, Directory, File, Owner, Quirks, Watch, WatchKind};
 
 /// Writes by us, in order: path, file, text.
 pub(super) type Journal = Arc<Mutex<Vec<(String, String, String)>>>;
@@ -170,7 +170,7 @@ impl Directory for FakeDirectory {
         }
     }
 
-    fn watch(&self, file: File, _trigger: Option<PsiTrigger>) -> Result<Watch, Errno> {
+    fn watch(&self, file: File) -> Result<Watch, Errno> {
         self.alive()?;
         let mut state = self.lock();
         state.access(file)?;
