@@ -73,7 +73,7 @@ pub struct Config {
     pub aging: u32,
     /// Pages that a group of weight 100 may catch up.
     pub lag_pages: u32,
-    /// The setpoint, from the background threshold (0) to the freerun ceiling (1000).
+    /// The highest setpoint, from the background threshold (0) to the kernel's limit (1000).
     pub setpoint_permille: u32,
     /// Pages granted at once.
     pub batch_pages: u32,

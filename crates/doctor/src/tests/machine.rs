@@ -119,7 +119,7 @@ pub(super) fn lacking() -> Vec<Pitfall> {
             check: "kernel-features",
             build: |host| {
                 host.files
-                    .set("/sys/block/sda/queue/scheduler", "[none] kyber\n")
+                    .set("/sys/block/sda/queue/scheduler", "[none] kyber\n");
             },
             meanwhile: nothing,
             about: Subject::Host,

@@ -7,7 +7,7 @@ use rustix::mount::MountFlags;
 
 use super::hog::{within, Job};
 use super::scene::{
-    data_disk, disks, drop_caches, load, mount, remount, run, select, set, Scene, LRU_GEN, MIB,
+    data_disk, disks, drop_caches, mount, remount, run, select, set, Scene, LRU_GEN, MIB,
 };
 use super::table::{About, Right, Row};
 

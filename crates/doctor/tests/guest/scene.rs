@@ -319,7 +319,7 @@ impl Drop for Scene {
 }
 
 /// Loads a module from the lab unless it is already loaded.
-pub(crate) fn load(module: &str) {
+fn load(module: &str) {
     if Path::new("/sys/module").join(module).exists() {
         return;
     }
