@@ -53,7 +53,7 @@ struct justitia_config {
 	__u32 order;
 	__u32 aging;			/* N, 0..10000; 0: the highest weight always goes next */
 	__u32 lag_pages;		/* catch-up of a group of weight 100, up to 2^20 */
-	__u32 setpoint_permille;	/* from the background threshold (0) to the freerun ceiling (1000): 1..999 */
+	__u32 setpoint_permille;	/* from the background threshold (0) to the limit (1000): 1..999 */
 	__u32 batch_pages;		/* pages per grant, 1..4096 */
 	__u32 timeout_ms;		/* longest wait in the group with the highest weight, 10..10000 */
 	__u32 heartbeat_ms;		/* 100..60000 */

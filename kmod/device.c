@@ -3,8 +3,10 @@
  * Backing devices: their dirty pages, and the setpoint of each.
  *
  * The setpoint of all devices together lies between the kernel's background threshold, above which flushers
- * write, and its freerun ceiling ((background + limit) / 2), above which the kernel throttles writers itself.
- * So flushers always have work and the kernel's throttle stays idle. Both figures are the kernel's own, from
+ * write, and its limit, above which the kernel stops writers: near the limit, because a page that is deleted
+ * while dirty need not be written. Above the freerun ceiling ((background + limit) / 2) the kernel throttles
+ * the writers that the gate does not order. What these have dirty at other devices therefore lowers the
+ * setpoint twice as much, down to a level below the freerun ceiling. The thresholds are the kernel's own, from
  * /proc/vmstat, because the functions behind them are not exported. The file is opened on behalf of the
  * process that holds the gate, never by a worker, which may have no root directory. Each device used in the
  * last seconds gets a part of the setpoint in proportion to its writeout rate, as the kernel divides its own
@@ -22,6 +24,7 @@
 #include <linux/math64.h>
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
+#include <linux/vmstat.h>
 
 #include "device.h"
 #include "gate.h"
@@ -31,6 +34,7 @@
 /* A test that builds the module includes tests/inject.h before this file. */
 #ifndef JUSTITIA_TEST
 #define jg_inject_before_sum(wb) do { } while (0)
+#define jg_inject_visit_all() false
 #define jg_inject_forget() do { } while (0)
 #endif
 
@@ -162,8 +166,9 @@ bool jg_device_rests(struct jg_device *device)
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(wb, &device->bdi->wb_list, bdi_node) {
-		rests = wb_stat(wb, WB_WRITEBACK) <= wb_stat_error() && !in_flight(wb);
-		if (!rests)
+		if (wb_stat(wb, WB_WRITEBACK) > wb_stat_error() || in_flight(wb))
+			rests = false;
+		if (!rests && !jg_inject_visit_all())
 			break;
 	}
 	rcu_read_unlock();
@@ -270,11 +275,17 @@ bool jg_devices_in_use(void)
 	return false;
 }
 
+/* Pages that are dirty or in flight. */
+static u64 pages_of_all_devices(void)
+{
+	return global_node_page_state(NR_FILE_DIRTY) + global_node_page_state(NR_WRITEBACK);
+}
+
 /* Sets the setpoints from the pages that devices wrote since the last look, and frees unused slots. With
  * jg_mutex. */
 void jg_devices_look(void)
 {
-	u64 all = 0;
+	u64 all = 0, here = 0, dirty, setpoint = jg.most;
 	int i, used = 0;
 
 	for (i = 0; i < JG_DEVICES; i++) {
@@ -290,19 +301,24 @@ void jg_devices_look(void)
 		if (time_after(jiffies, READ_ONCE(device->used_at) + IDLE))
 			continue;
 		all += device->rate;
+		here += device->looked.dirty + device->looked.writeback;
 		used++;
 	}
+	dirty = pages_of_all_devices();
+	if (dirty > here)
+		setpoint -= min(2 * (dirty - here), jg.most - jg.least);
+	WRITE_ONCE(jg.setpoint, setpoint);
 	for (i = 0; i < JG_DEVICES; i++) {
 		struct jg_device *device = &jg_devices[i];
-		u64 part = jg.setpoint;
+		u64 part = setpoint;
 
 		if (!jg_device_taken(device))
 			continue;
 		if (used > 1 && all)
-			part = div64_u64(jg.setpoint * min(device->rate, all), all);
-		part = max(part, jg.setpoint / 16);
+			part = div64_u64(setpoint * min(device->rate, all), all);
+		part = max(part, setpoint / 16);
 		spin_lock_bh(&device->lock);
-		device->rates.room = div64_u64(part * (jg.setpoint - jg.background), max(jg.setpoint, 1ULL));
+		device->rates.room = div64_u64(part * (setpoint - jg.background), max(setpoint, 1ULL));
 		WRITE_ONCE(device->setpoint, part);
 		spin_unlock_bh(&device->lock);
 	}
@@ -340,12 +356,12 @@ static u64 field(const char *text, const char *name)
 	return value;
 }
 
-/* Reads the thresholds and places the setpoint between them; the setpoint is 0 if they make no sense. With
+/* Reads the thresholds and places the setpoint between them; it is 0 if they make no sense. With
  * jg_mutex, on behalf of the holder; sleeps. */
 bool jg_read_thresholds(void)
 {
 	enum { ROOM = 16384 };
-	u64 background = 0, limit = 0, freerun, setpoint = 0;
+	u64 background = 0, limit = 0, freerun;
 	char *text = kmalloc(ROOM, GFP_KERNEL);
 	struct file *file;
 	loff_t at = 0;
@@ -364,11 +380,13 @@ bool jg_read_thresholds(void)
 	}
 	kfree(text);
 	freerun = (background + limit) / 2;
-	if (background && freerun > background + 16)
-		setpoint = background + div_u64((freerun - background) * jg.config.setpoint_permille, 1000);
 	jg.background = background;
-	jg.freerun = freerun;
+	WRITE_ONCE(jg.freerun, freerun);
+	jg.most = 0;
+	if (background && freerun > background + 16)
+		jg.most = background + div_u64((limit - background) * jg.config.setpoint_permille, 1000);
+	jg.least = min(jg.most, (background + 3 * freerun) / 4);
 	jg.thresholds_at = jiffies;
-	WRITE_ONCE(jg.setpoint, setpoint);
-	return setpoint;
+	WRITE_ONCE(jg.setpoint, clamp(jg.setpoint, jg.least, jg.most));
+	return jg.most;
 }

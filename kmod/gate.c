@@ -340,9 +340,9 @@ static void account(struct jg_device *device, struct jg_member *member, struct j
 }
 
 /* Waits until the group's pool is no longer negative. Sleeps, killably, at most until the wait in this
- * write(2), `*waited` jiffies so far, reaches its limit. With `nowait` it never sleeps, and returns false if
- * it would have to. The caller holds a reference to the group and is a user of the device. */
-static bool wait_turn(struct jg_device *device, struct jg_member *member, struct inode *inode, long pages,
+ * write(2), `*waited` jiffies so far, reaches its limit. With `nowait` it never sleeps. Returns what
+ * jg_admit() does. The caller holds a reference to the group and is a user of the device. */
+static int wait_turn(struct jg_device *device, struct jg_member *member, struct inode *inode, long pages,
 		      bool nowait, u32 *waited)
 {
 	struct jq_waiter waiter = { .sleeper = { .task = current, .inode = inode } };
@@ -356,17 +356,17 @@ static bool wait_turn(struct jg_device *device, struct jg_member *member, struct
 	if (member->dead || is_open(device) || !jg_closed()) {
 		atomic_long_set(&member->pool, 0);
 		jq_unlock(queue);
-		return true;
+		return 0;
 	}
 	/* Another writer's grant may have come in between. */
 	if (!jg.insertion && atomic_long_read(&member->pool) >= 0) {
 		jq_unlock(queue);
-		return true;
+		return JG_ORDERED;
 	}
 	if (!nowait && *waited >= most) {
 		pass_unasked(device, member, cost_of(device, pages));
 		jq_unlock(queue);
-		return true;
+		return 0;
 	}
 	jq_enqueue(queue, &member->q, &waiter, cost_of(device, pages));
 	pump(device);
@@ -375,7 +375,7 @@ static bool wait_turn(struct jg_device *device, struct jg_member *member, struct
 		jq_cancel(queue, &waiter);
 	if (granted || nowait) {
 		jq_unlock(queue);
-		return granted;
+		return granted ? JG_ORDERED : -EAGAIN;
 	}
 	before = (struct jg_progress){ jiffies, queue->turn, jg_left(&device->pages) };
 	trace_justitia_enqueue(READ_ONCE(device->bdi_id), member->group->id, waiter.cost, queue->length,
@@ -388,7 +388,7 @@ static bool wait_turn(struct jg_device *device, struct jg_member *member, struct
 	end = jq_wait(queue, &waiter, now + most - *waited);
 	*waited += (u32)(get_jiffies_64() - now);
 	account(device, member, &waiter, end, ktime_get_ns() - begin, &before);
-	return true;
+	return end == JQ_END_GRANTED ? JG_ORDERED : 0;
 }
 
 /* The account of the calling task's group at a device; NULL: the gate does not apply, because of no weight,
@@ -408,15 +408,15 @@ static struct jg_member *account_of_current(struct address_space *mapping)
 	return device ? jg_member_of(group, device) : NULL;
 }
 
-/* Charges a writer for the pages it dirtied, and waits if the pool is short. 0: it may continue; -ENOENT: the
- * gate does not apply; -EAGAIN: it must not wait (`nowait`) and would have to. `waited`: jiffies that it has
- * waited in this write(2). May sleep. */
+/* Charges a writer for the pages it dirtied, and waits if the pool is short. JG_ORDERED: the pages were taken
+ * in the gate's order; 0: it continues without a grant; -ENOENT: the gate does not apply; -EAGAIN: it must not
+ * wait (`nowait`) and would have to. `waited`: jiffies that it has waited in this write(2). May sleep. */
 int jg_admit(struct address_space *mapping, long pages, bool nowait, u32 *waited)
 {
 	struct jg_device *device;
 	struct jg_member *member;
 	struct jg_group *group;
-	bool admitted;
+	int ret;
 
 	rcu_read_lock();
 	member = account_of_current(mapping);
@@ -427,17 +427,17 @@ int jg_admit(struct address_space *mapping, long pages, bool nowait, u32 *waited
 	group = member->group;
 	device = member->device;
 	atomic64_add(pages, &member->pages);
-	if (atomic_long_sub_return(pages, &member->pool) >= 0 ||
-	    !refcount_inc_not_zero(&group->refs)) {
+	ret = atomic_long_sub_return(pages, &member->pool) >= 0 ? JG_ORDERED : 0;
+	if (ret || !refcount_inc_not_zero(&group->refs)) {
 		rcu_read_unlock();
-		return 0;
+		return ret;
 	}
 	atomic_inc(&device->users);
 	rcu_read_unlock();
-	admitted = wait_turn(device, member, mapping->host, pages, nowait, waited);
+	ret = wait_turn(device, member, mapping->host, pages, nowait, waited);
 	atomic_dec(&device->users);
 	jg_group_put(group);
-	return admitted ? 0 : -EAGAIN;
+	return ret;
 }
 
 /* Waits for the turn of a task that brings pages into the page cache. Returns the device, for jg_turn_end(),

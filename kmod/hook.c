@@ -6,8 +6,13 @@
  * Dirty throttling (the default). Every buffered write calls balance_dirty_pages_ratelimited_flags()
  * (mm/page-writeback.c) after it has dirtied pages, where sleeping is expected. ftrace enters jg_balance()
  * instead (FTRACE_OPS_FL_IPMODIFY, as live patches do). jg_balance() lets the writer wait for its turn and
- * then calls the original through its exported symbol; a call from this module is not redirected. The
- * original's own throttling is unchanged.
+ * then calls the original through its exported symbol; a call from this module is not redirected.
+ *
+ * Pages for which a writer took its turn are not throttled a second time: the kernel's count of them
+ * (nr_dirtied) is reset before the original sees it. Otherwise the kernel would slow all writers down equally
+ * above its freerun ceiling, below the gate's setpoint. The original throttles as ever while the flusher is
+ * idle, which it then wakes; while the device is open; and in a memory cgroup with a limit that is nearly full
+ * of dirty pages.
  *
  * Pages are charged, not calls (charge.h). A hash table of fixed size remembers the page up to which each
  * task was charged. A task that lost its entry is charged a little less than it dirtied.
@@ -27,9 +32,11 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <asm/syscall.h>
+#include <linux/backing-dev.h>
 #include <linux/ftrace.h>
 #include <linux/fs.h>
 #include <linux/hash.h>
+#include <linux/memcontrol.h>
 #include <linux/module.h>
 #include <linux/pagemap.h>
 #include <linux/percpu.h>
@@ -168,6 +175,53 @@ static u32 waited_already(const struct entry *entry, bool known, u32 write)
 				 msecs_to_jiffies(READ_ONCE(jg.config.timeout_ms)) * JG_TIMEOUT_FACTOR) : 0;
 }
 
+/* True if reclaim in the memory cgroup of a bdi_writeback finds clean pages, or none of its ancestors has a
+ * limit: at most three quarters of its room for files are dirty. The kernel throttles from about a sixth, but a
+ * group's part of all dirty pages may be larger than its part of all file pages. Under RCU. */
+static bool reclaimable(struct bdi_writeback *wb)
+{
+#ifdef CONFIG_CGROUP_WRITEBACK
+	struct mem_cgroup *memcg = mem_cgroup_from_css(wb->memcg_css);
+	u64 dirty = wb_stat(wb, WB_RECLAIMABLE) + wb_stat(wb, WB_WRITEBACK), files = 0, headroom = U64_MAX;
+	int node, zone;
+
+	for_each_node_state(node, N_MEMORY)
+		for (zone = 0; zone < MAX_NR_ZONES; zone++)
+			/* The kernel counts under the lock of the LRU lists. */
+			files += data_race(memcg->nodeinfo[node]->lru_zone_size[zone][LRU_INACTIVE_FILE]) +
+				 data_race(memcg->nodeinfo[node]->lru_zone_size[zone][LRU_ACTIVE_FILE]);
+	for (; memcg; memcg = parent_mem_cgroup(memcg)) {
+		u64 limit = min(READ_ONCE(memcg->memory.max), READ_ONCE(memcg->memory.high));
+		u64 used = page_counter_read(&memcg->memory);
+
+		if (limit < PAGE_COUNTER_MAX)
+			headroom = min(headroom, limit - min(limit, used));
+	}
+	return headroom == U64_MAX || dirty <= (files + headroom) / 4 * 3;
+#else
+	return true;
+#endif
+}
+
+/* Keeps the original from throttling the current task for the pages that it was just charged for. Below the
+ * freerun ceiling it does so by itself. */
+static void spare(struct address_space *mapping)
+{
+	struct bdi_writeback *wb;
+
+	if (READ_ONCE(jg.setpoint) <= READ_ONCE(jg.freerun))
+		return;
+	rcu_read_lock();
+	/* The original looks at the same one. */
+	wb = wb_find_current(inode_to_bdi(mapping->host));
+	if (wb && test_bit(WB_writeback_running, &wb->state) && reclaimable(wb)) {
+		current->nr_dirtied = 0;
+		/* Near its limit the kernel would look at every page. */
+		current->nr_dirtied_pause = max_t(int, current->nr_dirtied_pause, 2 * JC_CHUNK);
+	}
+	rcu_read_unlock();
+}
+
 /* Stands in for the original for a writer that may have to be charged. Context: the original's; may sleep,
  * killably and for a bounded time. */
 static noinline int jg_balance(struct address_space *mapping, unsigned int flags)
@@ -187,6 +241,8 @@ static noinline int jg_balance(struct address_space *mapping, unsigned int flags
 		ret = may_wait(mapping) ? jg_admit(mapping, pending, flags & BDP_ASYNC, &waited) : -ENOENT;
 		if (ret == -ENOENT)
 			this_cpu_inc(passes);
+		else if (ret == JG_ORDERED)
+			spare(mapping);
 		/* Charged or exempt: these pages do not count again. */
 		pending = 0;
 	}

@@ -33,7 +33,8 @@ struct jg_state {
 	int open_reason;		/* JUSTITIA_OPEN_* or 0: closed */
 	unsigned long deadline;		/* of the heartbeat, jiffies */
 	struct justitia_config config;	/* written with jg_mutex by jg_configure() */
-	u64 background, freerun, setpoint;	/* pages; 0: unknown */
+	u64 background, freerun;	/* pages; 0: unknown */
+	u64 least, most, setpoint;	/* pages; the setpoint lies between the two; 0: unknown */
 	u32 heaviest;			/* weight */
 	u32 groups;
 	bool enabled;

