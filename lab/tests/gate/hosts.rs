@@ -170,11 +170,14 @@ done
 unload && echo "unloaded: yes"
 "#;
 
-/// Cgroups that write and vanish while others wait, and a device that is forgotten while a task waits at it.
+/// Cgroups that write and vanish while others wait, and a device that is forgotten while a task waits at it. Tasks
+/// of no group keep the device above its setpoint, so the module looks whether it rests.
 const RACES: &str = r#"
 load_module
+mkdir /data/outside
 hold
 load 40
+writer /data/outside 40 4 >/run/outside &
 sleep 3
 for round in $(seq 150); do
     mkdir $cg/short
