@@ -133,10 +133,10 @@ struct jg_counts jg_device_count(struct jg_device *device)
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(wb, &device->bdi->wb_list, bdi_node) {
-		pages.dirty += wb_stat(wb, WB_RECLAIMABLE);
-		pages.writeback += wb_stat(wb, WB_WRITEBACK);
-		pages.dirtied += wb_stat(wb, WB_DIRTIED);
-		pages.written += wb_stat(wb, WB_WRITTEN);
+		pages.dirty += jg_wb_stat(wb, WB_RECLAIMABLE);
+		pages.writeback += jg_wb_stat(wb, WB_WRITEBACK);
+		pages.dirtied += jg_wb_stat(wb, WB_DIRTIED);
+		pages.written += jg_wb_stat(wb, WB_WRITTEN);
 		pages.visited++;
 	}
 	rcu_read_unlock();
@@ -166,7 +166,7 @@ bool jg_device_rests(struct jg_device *device)
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(wb, &device->bdi->wb_list, bdi_node) {
-		if (wb_stat(wb, WB_WRITEBACK) > wb_stat_error() || in_flight(wb))
+		if (jg_wb_stat(wb, WB_WRITEBACK) > wb_stat_error() || in_flight(wb))
 			rests = false;
 		if (!rests && !jg_inject_visit_all())
 			break;

@@ -4,6 +4,8 @@
 #define JUSTITIA_DEVICE_H
 
 #include <linux/atomic.h>
+#include <linux/backing-dev.h>
+#include <linux/compiler.h>
 #include <linux/list.h>
 #include <linux/spinlock.h>
 #include <linux/timer.h>
@@ -21,7 +23,11 @@ struct jq_sleeper {
 
 #define JG_DEVICES 64
 
-struct backing_dev_info;
+/* Pages of a bdi_writeback, without the deltas of the CPUs. The kernel adds to the counter unmarked. */
+static inline s64 jg_wb_stat(struct bdi_writeback *wb, enum wb_stat_item item)
+{
+	return data_race(wb_stat(wb, item));
+}
 
 /* A device's progress at one time. */
 struct jg_progress {

@@ -49,6 +49,7 @@
 #include <linux/writeback.h>
 
 #include "charge.h"
+#include "device.h"
 #include "gate.h"
 #include "hook.h"
 #include "main.h"
@@ -182,7 +183,8 @@ static bool reclaimable(struct bdi_writeback *wb)
 {
 #ifdef CONFIG_CGROUP_WRITEBACK
 	struct mem_cgroup *memcg = mem_cgroup_from_css(wb->memcg_css);
-	u64 dirty = wb_stat(wb, WB_RECLAIMABLE) + wb_stat(wb, WB_WRITEBACK), files = 0, headroom = U64_MAX;
+	u64 dirty = jg_wb_stat(wb, WB_RECLAIMABLE) + jg_wb_stat(wb, WB_WRITEBACK);
+	u64 files = 0, headroom = U64_MAX;
 	int node, zone;
 
 	for_each_node_state(node, N_MEMORY)
