@@ -47,7 +47,7 @@ load_module
 export WARM_UP=4
 for w in $groups; do echo 100 >$cg/w$w/io.bfq.weight; done
 weights=$(for w in $groups; do echo $cg/w$w:100; done)
-for gate in gate open gate open; do
+for gate in gate open gate open gate open gate open; do
     [ $gate = gate ] && hold
     load 10 files 3; rates $gate
     [ $gate = gate ] && gatectl status | grep ^device
@@ -191,7 +191,7 @@ fn files_that_die_young_keep_their_throughput() {
     let sum = |gate: &str| all(&report, &format!("rates {gate}")).iter().sum::<f64>();
     let ratio = sum("gate") / sum("open");
     println!("files that die young have {ratio:.3} of without the gate");
-    // With the setpoint below the freerun ceiling it was 0.66. The reference itself varies by a fifth.
+    // With the setpoint below the freerun ceiling it was 0.66. Rounds of the reference vary by a third.
     assert!(ratio > 0.75, "{report}");
 }
 
