@@ -408,16 +408,9 @@ static struct jg_member *account_of_current(struct address_space *mapping)
 	return device ? jg_member_of(group, device) : NULL;
 }
 
-/* With nothing in flight the kernel has to wake the flusher. */
-static int ordered(const struct jg_device *device)
-{
-	return data_race(device->pages.writeback) ? JG_ORDERED : 0;
-}
-
 /* Charges a writer for the pages it dirtied, and waits if the pool is short. JG_ORDERED: the pages were taken
- * in the gate's order, and the device writes; 0: it continues, and the kernel may throttle it; -ENOENT: the gate
- * does not apply; -EAGAIN: it must not wait (`nowait`) and would have to. `waited`: jiffies that it has waited in
- * this write(2). May sleep. */
+ * in the gate's order; 0: it continues without a grant; -ENOENT: the gate does not apply; -EAGAIN: it must not
+ * wait (`nowait`) and would have to. `waited`: jiffies that it has waited in this write(2). May sleep. */
 int jg_admit(struct address_space *mapping, long pages, bool nowait, u32 *waited)
 {
 	struct jg_device *device;
@@ -434,16 +427,14 @@ int jg_admit(struct address_space *mapping, long pages, bool nowait, u32 *waited
 	group = member->group;
 	device = member->device;
 	atomic64_add(pages, &member->pages);
-	ret = atomic_long_sub_return(pages, &member->pool) >= 0 ? ordered(device) : -EAGAIN;
-	if (ret >= 0 || !refcount_inc_not_zero(&group->refs)) {
+	ret = atomic_long_sub_return(pages, &member->pool) >= 0 ? JG_ORDERED : 0;
+	if (ret || !refcount_inc_not_zero(&group->refs)) {
 		rcu_read_unlock();
-		return max(ret, 0);
+		return ret;
 	}
 	atomic_inc(&device->users);
 	rcu_read_unlock();
 	ret = wait_turn(device, member, mapping->host, pages, nowait, waited);
-	if (ret == JG_ORDERED)
-		ret = ordered(device);
 	atomic_dec(&device->users);
 	jg_group_put(group);
 	return ret;

@@ -8,7 +8,7 @@
 /* Writers of a light group wait longer than those of the heaviest, up to this factor. */
 #define JG_TIMEOUT_FACTOR 10
 
-/* jg_admit(): the pages were taken in the gate's order, and the device writes. */
+/* jg_admit(): the pages were taken in the gate's order. */
 #define JG_ORDERED 1
 
 struct address_space;

@@ -10,9 +10,9 @@
  *
  * Pages for which a writer took its turn are not throttled a second time: the kernel's count of them
  * (nr_dirtied) is reset before the original sees it. Otherwise the kernel would slow all writers down equally
- * above its freerun ceiling, below the gate's setpoint. The original throttles as ever while nothing is in
- * flight to the device; while the device is open; and in a memory cgroup with a limit that is nearly full of
- * dirty pages.
+ * above its freerun ceiling, below the gate's setpoint. The original throttles as ever while the flusher is
+ * idle, which it then wakes; while the device is open; and in a memory cgroup with a limit that is nearly full
+ * of dirty pages.
  *
  * Pages are charged, not calls (charge.h). A hash table of fixed size remembers the page up to which each
  * task was charged. A task that lost its entry is charged a little less than it dirtied.
@@ -214,10 +214,9 @@ static void spare(struct address_space *mapping)
 	if (READ_ONCE(jg.setpoint) <= READ_ONCE(jg.freerun))
 		return;
 	rcu_read_lock();
-	/* The original looks at the same one. It still does so after every some hundred pages of a CPU, and starts
-	 * its flusher. */
+	/* The original looks at the same one. */
 	wb = wb_find_current(inode_to_bdi(mapping->host));
-	if (wb && reclaimable(wb)) {
+	if (wb && test_bit(WB_writeback_running, &wb->state) && reclaimable(wb)) {
 		current->nr_dirtied = 0;
 		/* Near its limit the kernel would look at every page. */
 		current->nr_dirtied_pause = max_t(int, current->nr_dirtied_pause, 2 * JC_CHUNK);

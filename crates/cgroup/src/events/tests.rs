@@ -86,7 +86,7 @@ fn stalls_of_the_host_are_told_until_they_are_over() {
 
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
-fn the_kernel_reports_memory_high_and_removal() {
+fn the_kernel_reports_memory_high_and_is_silent_about_what_is_removed() {
     use crate::{Mount, RealFs};
     let mount = Mount::detect().unwrap();
     let name = format!("justitia-test-events-{}", std::process::id());
@@ -137,6 +137,7 @@ fn the_kernel_reports_memory_high_and_removal() {
     while start.elapsed() < Duration::from_secs(3) {
         woken.extend(wait(&mut events, Duration::from_millis(200)));
     }
-    let gone = Wake::Gone(group.id());
-    assert!(woken.contains(&gone) && woken.len() <= 8, "{woken:?}");
+    // The kernel need not signal the removal to those who poll memory.events.
+    let expected = |wake: &Wake| matches!(wake, Wake::Gone(_) | Wake::HostPressure);
+    assert!(woken.iter().all(expected) && woken.len() <= 8, "{woken:?}");
 }
