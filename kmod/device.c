@@ -5,8 +5,8 @@
  * The setpoint of all devices together lies between the kernel's background threshold, above which flushers
  * write, and its limit, above which the kernel stops writers: near the limit, because a page that is deleted
  * while dirty need not be written. Above the freerun ceiling ((background + limit) / 2) the kernel throttles
- * the writers that the gate does not order. What these have dirty at other devices therefore lowers the
- * setpoint twice as much, down to a level below the freerun ceiling. The thresholds are the kernel's own, from
+ * the writers that the gate does not order. Each dirty page at a device that the gate does not serve therefore
+ * lowers the setpoint by two, down to a level below the freerun ceiling. The thresholds are the kernel's own, from
  * /proc/vmstat, because the functions behind them are not exported. The file is opened on behalf of the
  * process that holds the gate, never by a worker, which may have no root directory. Each device used in the
  * last seconds gets a part of the setpoint in proportion to its writeout rate, as the kernel divides its own

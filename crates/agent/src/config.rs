@@ -102,7 +102,7 @@ pub enum Observing {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// What the agent may do.
+    /// The mode: which decisions act on the host.
     pub mode: Mode,
     /// The goal of the feedback.
     pub objective: Objective,

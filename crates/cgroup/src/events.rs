@@ -1,7 +1,8 @@
 //! Waits for time, memory events, stalls and other threads.
 //!
 //! One epoll set. Kernel interfaces: `POLLPRI` on `memory.events` (re-armed by reading it), a PSI trigger of
-//! the host (one event per window), eventfd. A removed cgroup is reported once and is then no longer watched.
+//! the host (one event per window), eventfd. The kernel does not signal the removal of a cgroup. A cgroup whose
+//! file cannot be read after an event is reported once and is then no longer watched.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;

@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 
 use justitia_cgroup::gate::{Config, GateDevice, GateError, State};
 use justitia_cgroup::Fs;
-use justitia_policy::config::Mode;
 use justitia_policy::plan::Feed;
 use justitia_policy::snapshot::{GateSeen, GroupId};
 
@@ -37,14 +36,6 @@ const BEATS_EVERY: Duration = Duration::from_secs(1);
 const STEPS_MISSED: u32 = 4;
 const LEAST_HANG: Duration = Duration::from_secs(30);
 
-/// The setpoint, from the background threshold (0) to the kernel's limit (1000). Near the limit, files that are
-/// deleted while dirty need not be written.
-const SETPOINT: u32 = 940;
-/// In mode proportional it lies below the freerun ceiling. Near the limit the feedback, which moves the gate's
-/// weights, holds shares less exactly, and three times as many operations take over two seconds
-/// (docs/results/gate.md).
-const SETPOINT_WITH_FEEDBACK: u32 = 375;
-
 /// The gate, if it is wanted and available.
 #[derive(Default)]
 pub(crate) struct Gate {
@@ -58,12 +49,12 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Holds it as the settings and the mode say (`None`: releases it), before the step decides. Returns a problem
+    /// Holds it with these settings and setpoint (`None`: releases it), before the step decides. Returns a problem
     /// if that fails.
     pub(crate) fn hold(
         &mut self,
         fs: &Fs,
-        settings: Option<(&GateSettings, Mode)>,
+        settings: Option<(&GateSettings, u32)>,
         interval: Duration,
         log: &Log,
     ) -> Option<Problem> {
@@ -83,7 +74,7 @@ impl Gate {
     fn try_hold(
         &mut self,
         fs: &Fs,
-        (settings, mode): (&GateSettings, Mode),
+        (settings, setpoint_permille): (&GateSettings, u32),
         interval: Duration,
         log: &Log,
     ) -> Result<(), GateError> {
@@ -104,11 +95,7 @@ impl Gate {
         let wanted = Config {
             order: settings.order as u32,
             aging: settings.aging,
-            setpoint_permille: if mode == Mode::Proportional {
-                SETPOINT_WITH_FEEDBACK
-            } else {
-                SETPOINT
-            },
+            setpoint_permille,
             heartbeat_ms: OPENS_AFTER.as_millis() as u32,
             ..before
         };

@@ -74,7 +74,7 @@ const LONGEST_BAR: usize = 24;
 /// A name may take up to this many cells, or a fifth of the width if that is more, before columns are added.
 const NAME: usize = 16;
 
-/// What a column shows of a group.
+/// The content of a column for a group.
 #[derive(Clone, Copy)]
 enum Shown {
     /// A text.
@@ -88,7 +88,7 @@ enum Shown {
     Knob(fn(&Values) -> Option<&str>),
 }
 
-/// What there is to know about a column.
+/// The properties of a column.
 struct About {
     field: Field,
     /// Columns of low rank are shown first. The group is always shown.
