@@ -6,7 +6,7 @@
 //! `/proc/sys/vm`, `/proc/pressure`, `/proc/diskstats`, `/proc/self/mountinfo`, `/sys/kernel/mm/lru_gen`,
 //! `/sys/kernel/btf`, `/sys/block`.
 //!
-//! [`HostFiles`] provides the texts: [`RealHost`] reads them, [`FakeHost`] holds them.
+//! [`HostFiles`] provides the texts: [`RealHost`] reads them, the fake host of tests holds them.
 
 mod host;
 
