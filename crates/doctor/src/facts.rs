@@ -268,13 +268,14 @@ impl Facts {
 
     /// The mechanism that serves a disk by weight: `bfq`, `io.cost` or `none`; `None`: unknown.
     pub fn served(&self, disk: &Disk) -> Option<&'static str> {
-        if disk.scheduler.as_ref().ok()?.active == BFQ {
-            return Some(BFQ);
-        }
+        let bfq = disk.scheduler.as_ref().ok()?.active == BFQ;
         let device = disk.device.as_ref().ok()?;
         let cost = self.io_cost.as_ref().ok()?.as_ref();
-        let cost = cost.is_some_and(|devices| devices.contains(device));
-        Some(if cost { "io.cost" } else { "none" })
+        Some(match cost.is_some_and(|devices| devices.contains(device)) {
+            true => "io.cost",
+            false if bfq => BFQ,
+            false => "none",
+        })
     }
 
     /// The relevant disks: those with mounted file systems. All disks if the source of a mount does not name

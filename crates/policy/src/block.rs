@@ -22,7 +22,7 @@
 use std::collections::BTreeMap;
 
 use crate::decision::Member;
-use crate::knob::{BFQ_MAX, IO_MAX};
+use crate::knob::{Knobs, BFQ_MAX, IO_MAX};
 use crate::plan::{Knob, Reason, Value, Write};
 use crate::units::Weight;
 
@@ -89,14 +89,37 @@ pub(crate) struct Served {
     pub gains: bool,
     /// io.cost serves a disk.
     pub io_cost: bool,
+    /// A disk is left to BFQ alone.
+    pub bfq: bool,
 }
 
 /// Writes for the block weights that have to change.
+///
+/// A group has `io.bfq.weight` as soon as BFQ is loaded, whichever scheduler the disks have; io.cost goes by
+/// `io.weight`. Where io.cost serves BFQ's disks too, it applies the gains, and BFQ has the plain weights: BFQ gives
+/// a group its weight's part of the disk's requests in flight, so a gain far below 1 leaves a light group less than
+/// one request.
 pub(crate) fn weights<'a>(
     members: &'a [Member<'a>],
     served: Served,
 ) -> impl Iterator<Item = Write> + 'a {
-    let parts = parts(members, served.gains);
+    let bfq = of_file(members, served.gains && served.bfq, |knobs| {
+        Some((Knob::IoBfqWeight, knobs.bfq_weight?, BFQ_MAX))
+    });
+    let io = of_file(members, served.gains, move |knobs| {
+        let acts = served.io_cost || knobs.bfq_weight.is_none();
+        Some((Knob::IoWeight, knobs.io_weight.filter(|_| acts)?, IO_MAX))
+    });
+    bfq.chain(io)
+}
+
+/// The writes to one file of each group. `file`: that file of a group, if it acts.
+fn of_file<'a>(
+    members: &'a [Member<'a>],
+    gains: bool,
+    file: impl Fn(&Knobs) -> Option<File> + 'a,
+) -> impl Iterator<Item = Write> + 'a {
+    let parts = parts(members, gains);
     let mut levels: BTreeMap<Option<usize>, Level> = BTreeMap::new();
     for (member, part) in members.iter().zip(&parts) {
         let level = levels.entry(member.parent).or_default();
@@ -112,9 +135,13 @@ pub(crate) fn weights<'a>(
         }
     }
     let written = members.iter().zip(parts);
-    written.flat_map(move |(member, part)| {
-        let level = levels[&member.parent];
-        files(member, served).filter_map(move |file| write(member, part, level, file))
+    written.filter_map(move |(member, part)| {
+        write(
+            member,
+            part,
+            levels[&member.parent],
+            file(&member.group.knobs)?,
+        )
     })
 }
 
@@ -145,18 +172,6 @@ fn parts(members: &[Member], gains: bool) -> Vec<Part> {
 
 /// A weight file of a group: its knob, its value and its largest value.
 type File = (Knob, u32, u32);
-
-/// The files that disks go by. A group has `io.bfq.weight` as soon as BFQ is loaded, whichever scheduler the
-/// disks have; io.cost goes by `io.weight`.
-fn files(member: &Member, served: Served) -> impl Iterator<Item = File> {
-    let knobs = &member.group.knobs;
-    let bfq = knobs
-        .bfq_weight
-        .map(|now| (Knob::IoBfqWeight, now, BFQ_MAX));
-    let io = knobs.io_weight.filter(|_| served.io_cost || bfq.is_none());
-    let io = io.map(|now| (Knob::IoWeight, now, IO_MAX));
-    bfq.into_iter().chain(io)
-}
 
 fn write(member: &Member, part: Part, level: Level, (knob, now, most): File) -> Option<Write> {
     let group = member.group;

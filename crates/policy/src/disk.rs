@@ -1,5 +1,5 @@
-//! Disks whose scheduler does not serve by weight: io.cost is switched on for them while groups contend, with
-//! a model that is given or learned.
+//! Disks that io.cost serves by weight: it is switched on for them while groups contend, with a model that is
+//! given or learned. These are all disks but rotational ones with BFQ, which BFQ alone serves.
 //!
 //! Units: bytes, requests and seconds.
 //!
@@ -198,6 +198,12 @@ impl DiskMemo {
         memo
     }
 
+    /// True if somebody else configured io.cost for the disk.
+    fn is_others(&self, disk: &BlockDevice) -> bool {
+        let qos = disk.cost_qos.is_some_and(|qos| qos.enable || qos.user);
+        !self.held && (qos || disk.cost_model.is_some_and(|model| model.user))
+    }
+
     /// Part of the disk's capacity that these rates use.
     fn used(&self, rates: DiskRates) -> f64 {
         let bytes_per_s = self.read.bytes_per_s.max(self.write.bytes_per_s);
@@ -281,7 +287,7 @@ pub(crate) fn serve(
         };
         let before = memos.get(&disk.id).cloned().unwrap_or_default();
         let mut memo = before.after(disk, contended, elapsed_s);
-        let others = !memo.held && (qos_now.enable || qos_now.user || model_now.user);
+        let others = memo.is_others(disk);
         let model = disk.given_model.or_else(|| memo.model());
         if suspended {
             let on = memo.held && qos_now.enable && !disk.foreign;
@@ -314,6 +320,24 @@ pub(crate) fn served(memos: &BTreeMap<GroupId, DiskMemo>) -> usize {
 pub(crate) fn any_is_on(disks: &[BlockDevice]) -> bool {
     let mut qos = disks.iter().filter_map(|disk| disk.cost_qos);
     qos.any(|qos| qos.enable)
+}
+
+/// Whether BFQ alone serves a disk by weight: io.cost is not there for it, or is somebody else's and off.
+pub(crate) fn any_is_left_to_bfq(
+    memos: &BTreeMap<GroupId, DiskMemo>,
+    disks: &[BlockDevice],
+) -> bool {
+    let by_cost = |bfq: &BlockDevice| {
+        let mut cost = disks.iter().filter(|disk| disk.cost_qos.is_some());
+        let cost = cost.find(|cost| cost.name() == bfq.name());
+        cost.is_some_and(|cost| {
+            let memo = memos.get(&cost.id).cloned().unwrap_or_default();
+            let on = cost.cost_qos.is_some_and(|qos| qos.enable);
+            on || !cost.foreign && !memo.is_others(cost)
+        })
+    };
+    let mut bfq = disks.iter().filter(|disk| disk.low_latency.is_some());
+    bfq.any(|disk| !by_cost(disk))
 }
 
 fn off(disk: &BlockDevice, now: CostQos) -> Write {

@@ -487,7 +487,7 @@ impl ForeignKnobs {
 pub struct BlockDevice {
     /// Identity. It changes when the scheduler is changed, even if that is BFQ again.
     pub id: GroupId,
-    /// Directory of its knobs: `block:nvme0n1` if BFQ schedules it, otherwise `cost:nvme0n1`.
+    /// Directory of its knobs: `block:nvme0n1` of BFQ's, `cost:nvme0n1` of io.cost's. A disk may have both.
     pub path: String,
     /// BFQ's `low_latency`. `None`: not known, so it is left alone.
     pub low_latency: Option<bool>,
@@ -511,6 +511,11 @@ pub struct BlockDevice {
 }
 
 impl BlockDevice {
+    /// The disk's name, `nvme0n1`.
+    pub fn name(&self) -> &str {
+        self.path.split_once(':').map_or("", |(_, name)| name)
+    }
+
     /// A disk of which nothing is known yet.
     pub fn new(id: GroupId, path: &str) -> BlockDevice {
         BlockDevice {

@@ -113,7 +113,7 @@ pub fn step(
     }
     let unlimited = watch.lifts(Watched::Limits);
     let limited = watch::limits(&mut members, unlimited);
-    let bfq = snapshot.devices.iter().any(|d| d.low_latency.is_some());
+    let bfq = disk::any_is_left_to_bfq(&state.disks, &snapshot.devices);
     let steered = watch::gains(&members, bfq || disk::served(&state.disks) > 0);
     caps::limit(&mut members, may.colors);
     guard::limit_at_shares(&mut need, &mut members);
@@ -129,6 +129,7 @@ pub fn step(
     let weights = may.weights.then(|| Served {
         gains: !watch.lifts(Watched::Gains),
         io_cost: disk::any_is_on(&snapshot.devices),
+        bfq,
     });
     let writes = writes::plan(&members, low.as_deref(), weights);
     let disks = snapshot.devices.iter().filter(|_| weights_must_hold);

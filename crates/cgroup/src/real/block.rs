@@ -1,5 +1,5 @@
-//! The host's disks: those that BFQ schedules, with `[bfq]` in `queue/scheduler`, and the others. BFQ's knobs
-//! are in `queue/iosched`. The kernel recreates that directory, with another inode, whenever a scheduler is
+//! The host's disks: those that BFQ schedules, with `[bfq]` in `queue/scheduler`, and those that io.cost may serve,
+//! which are all but BFQ's rotational ones. BFQ's knobs are in `queue/iosched`. The kernel recreates that directory, with another inode, whenever a scheduler is
 //! selected.
 //!
 //! A host may have a thousand loop and mapper devices, and schedulers are selected at boot. The list is
@@ -91,14 +91,17 @@ impl Disks {
     /// Opens the directory of a disk's scheduler, if that is BFQ.
     pub(crate) fn open(&self, name: &str) -> Result<RealDirectory, Errno> {
         let root = self.root_of(name)?;
-        if how(root, name, &mut Buffer::new())? != Some(Served::ByBfq) {
+        if !matches!(
+            how(root, name, &mut Buffer::new())?,
+            Some(Served::ByBfq { .. })
+        ) {
             return Err(Errno::NOENT);
         }
         let relative = format!("{name}/queue/iosched");
         RealDirectory::open_at(root, &relative, &disk_path(name), Arc::clone(&self.shared))
     }
 
-    /// Appends the paths of the disks that BFQ schedules, and with `cost` those of the others.
+    /// Appends the paths of the disks that BFQ schedules, and with `cost` of those that io.cost may serve.
     pub(crate) fn list(&self, cost: bool, out: &mut Vec<String>) {
         let Some(root) = &self.root else { return };
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,7 +135,12 @@ fn scan(root: &OwnedFd, paths: &mut Vec<String>) -> Result<(), Errno> {
         };
         match how(root, name, &mut buffer) {
             _ if name.starts_with('.') => {}
-            Ok(Some(Served::ByBfq)) => paths.push(disk_path(name)),
+            Ok(Some(Served::ByBfq { spins })) => {
+                paths.push(disk_path(name));
+                if !spins {
+                    paths.push(cost_path(name));
+                }
+            }
             Ok(Some(Served::Otherwise)) => paths.push(cost_path(name)),
             Ok(None) | Err(_) => {}
         }
@@ -143,19 +151,26 @@ fn scan(root: &OwnedFd, paths: &mut Vec<String>) -> Result<(), Errno> {
 /// The scheduler of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Served {
-    ByBfq,
+    /// `spins`: it is rotational. There BFQ divides the disk's time, which io.cost's model does not know.
+    ByBfq {
+        spins: bool,
+    },
     Otherwise,
 }
 
 /// `None`: it has no request queue of its own (RAM, device mapper, RAID), or a file backs it.
 fn how(root: &OwnedFd, name: &str, buffer: &mut Buffer) -> Result<Option<Served>, Errno> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let path = format!("{name}/queue/scheduler");
-    let file = fs::openat(root, path, flags, Mode::empty())?;
-    buffer.pread(file, false)?;
+    let read = |file: &str, buffer: &mut Buffer| {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let path = format!("{name}/queue/{file}");
+        buffer.pread(fs::openat(root, path, flags, Mode::empty())?, false)
+    };
+    read("scheduler", buffer)?;
     let mut words = buffer.bytes().split(u8::is_ascii_whitespace);
     if words.any(|word| word == ACTIVE) {
-        return Ok(Some(Served::ByBfq));
+        let known = read("rotational", buffer).is_ok();
+        let spins = !known || buffer.bytes().starts_with(b"1");
+        return Ok(Some(Served::ByBfq { spins }));
     }
     let shown = buffer.bytes().contains(&b'[');
     Ok((shown && !name.starts_with("loop")).then_some(Served::Otherwise))
@@ -249,6 +264,26 @@ mod tests {
         assert_eq!(text, "254:16 enable=1 ctrl=auto");
         std::fs::remove_dir_all(&block).unwrap();
         assert!(disk.read_knob(Knob::IoCostQos).unwrap_err().is_gone());
+    }
+
+    #[test]
+    fn a_disk_of_bfq_has_both_kinds_of_knobs_unless_it_is_rotational() {
+        let (root, fs) = host(&[
+            ("sda", "[bfq] none\n", None),
+            ("sdb", "[bfq] none\n", None),
+            ("sdc", "[bfq] none\n", None),
+        ]);
+        std::fs::write(root.path().join("cgroup/io.cost.qos"), "").unwrap();
+        for (name, rotational) in [("sda", "1\n"), ("sdb", "0\n")] {
+            let file = root
+                .path()
+                .join("block")
+                .join(name)
+                .join("queue/rotational");
+            std::fs::write(file, rotational).unwrap();
+        }
+        let expected = ["block:sda", "block:sdb", "block:sdc", "cost:sdb"];
+        assert_eq!(listed(&fs), expected, "sdc: unknown");
     }
 
     #[test]

@@ -107,11 +107,7 @@ fn not_enforced(facts: &Facts, out: &mut Outcome) -> Option<()> {
             format!("ACTION==\"add|change\", KERNEL==\"{name}\", ATTR{{queue/scheduler}}=\"bfq\"");
         let finding = out
             .find(Subject::Disk(name.clone()), evidence)
-            .number("weighted_groups", weighted.len() as f64)
-            .remedy(format!(
-                "{load}echo bfq > /sys/block/{name}/queue/scheduler"
-            ))
-            .remedy(format!("echo '{rule}' > {UDEV_RULE}"));
+            .number("weighted_groups", weighted.len() as f64);
         if cost.is_some() {
             let qos = remedy::file_path(facts, "/", File::IoCostQos);
             finding
@@ -120,6 +116,11 @@ fn not_enforced(facts: &Facts, out: &mut Outcome) -> Option<()> {
                 )
                 .remedy(format!("echo '{device} enable=1' > {qos}"));
         }
+        finding
+            .remedy(format!(
+                "{load}echo bfq > /sys/block/{name}/queue/scheduler"
+            ))
+            .remedy(format!("echo '{rule}' > {UDEV_RULE}"));
     }
     Some(())
 }

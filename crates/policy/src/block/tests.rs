@@ -15,6 +15,7 @@ fn with_gains() -> Served {
     Served {
         gains: true,
         io_cost: false,
+        bfq: true,
     }
 }
 
@@ -56,18 +57,23 @@ fn bfq_weights_while(in_force: bool, gains: &[f64], leaves: &[(&str, u32)]) -> V
     }
     let served = Served {
         gains: in_force,
-        io_cost: false,
+        ..with_gains()
     };
-    let writes: Vec<Write> = super::weights(&members, served).collect();
-    let written = |write: &Write| {
-        let mut groups = snapshot.groups.iter();
+    weights_of(Knob::IoBfqWeight, &members, served)
+}
+
+/// The weights to write to this file, by path.
+fn weights_of(knob: Knob, members: &[Member], served: Served) -> Vec<(String, u32)> {
+    let writes = super::weights(members, served).filter(|write| write.knob == knob);
+    let written = |write: Write| {
+        let mut groups = members.iter().map(|member| member.group);
         let group = groups.find(|group| group.id == write.group).unwrap();
         match write.value {
             Value::Weight(weight) => (group.path.clone(), weight),
             value => panic!("{value:?}"),
         }
     };
-    writes.iter().map(written).collect()
+    writes.map(written).collect()
 }
 
 fn owned((path, weight): (&str, u32)) -> (String, u32) {
@@ -101,8 +107,8 @@ fn both_files_are_written_while_io_cost_serves_a_disk_and_bfq_is_loaded() {
     members[0].decision.high = Some((Limit::Max, Reason::NoContention));
     let written = |io_cost| {
         let served = Served {
-            gains: true,
             io_cost,
+            ..with_gains()
         };
         let writes = super::weights(&members, served);
         writes
@@ -112,6 +118,42 @@ fn both_files_are_written_while_io_cost_serves_a_disk_and_bfq_is_loaded() {
     let bfq = (Knob::IoBfqWeight, Value::Weight(1000));
     assert_eq!(written(false), [bfq]);
     assert_eq!(written(true), [bfq, (Knob::IoWeight, Value::Weight(2000))]);
+}
+
+#[test]
+fn gains_act_in_io_cost_alone_where_it_serves_the_disks_of_bfq() {
+    let snapshot = Snapshot {
+        groups: vec![group(1, None, "/a"), group(2, None, "/b")]
+            .into_iter()
+            .zip([100, 400])
+            .map(|(group, weight)| Group {
+                weight: Weight::new(weight).ok(),
+                ..group
+            })
+            .collect(),
+        ..Snapshot::default()
+    };
+    let mut members = Member::all(&snapshot, Memo::new);
+    for member in &mut members {
+        member.decision.high = Some((Limit::Max, Reason::NoContention));
+        member.decision.gain = 0.5;
+    }
+    let written = |knob, bfq| {
+        let served = Served {
+            gains: true,
+            io_cost: true,
+            bfq,
+        };
+        weights_of(knob, &members, served)
+    };
+    let (half, plain) = ([("/a", 50), ("/b", 200)], [("/b", 400)]);
+    assert_eq!(written(Knob::IoWeight, false), half.map(owned));
+    assert_eq!(written(Knob::IoBfqWeight, false), plain.map(owned));
+    assert_eq!(
+        written(Knob::IoBfqWeight, true),
+        half.map(owned),
+        "BFQ alone serves another disk"
+    );
 }
 
 #[test]

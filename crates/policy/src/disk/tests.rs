@@ -222,3 +222,38 @@ fn a_disk_that_io_cost_keeps_idle_whatever_its_latency_ends_at_the_speed_of_its_
     bench.pass(20, 100, 131_072, 400);
     assert_eq!(bench.disk.cost_qos.unwrap().min, 10_000);
 }
+
+#[test]
+fn a_disk_is_left_to_bfq_where_io_cost_is_missing_or_is_somebody_elses_and_off() {
+    let left = |change: &dyn Fn(&mut Bench)| {
+        let mut bench = Bench::new();
+        change(&mut bench);
+        let bfq = BlockDevice {
+            low_latency: Some(true),
+            ..BlockDevice::new(GroupId(1 << 63), "block:sda")
+        };
+        any_is_left_to_bfq(&bench.memos, &[bfq, bench.disk])
+    };
+    let set = |bench: &mut Bench, enable, user| {
+        bench.disk.cost_qos = Some(CostQos {
+            enable,
+            user,
+            ..CostQos::default()
+        });
+    };
+    assert!(!left(&|_| {}), "io.cost will serve it");
+    assert!(
+        !left(&|bench| drop(bench.pass(9, 320, 131_072, 1000))),
+        "io.cost serves it"
+    );
+    assert!(
+        !left(&|bench| set(bench, true, true)),
+        "somebody else's io.cost serves it"
+    );
+    assert!(left(&|bench| set(bench, false, true)), "configured and off");
+    assert!(left(&|bench| bench.disk.foreign = true));
+    assert!(
+        left(&|bench| bench.disk.path = "cost:sdb".to_owned()),
+        "another disk's"
+    );
+}
