@@ -34,7 +34,7 @@
 //! enabled = false
 //! order = "stride"             # stride, aging (the paper's), fifo
 //! aging = 100                  # with order aging: what a waiter gains when it is passed over
-//! [disk]                       # disks that BFQ does not schedule
+//! [disk]                       # disks, except rotational ones with BFQ
 //! iocost = true                # served by io.cost while groups contend
 //! models = { nvme0n1 = "rbps=... rseqiops=... rrandiops=... wbps=... wseqiops=... wrandiops=..." }
 //! [kubernetes]                 # weights of pods

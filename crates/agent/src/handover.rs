@@ -122,8 +122,10 @@ impl Handover {
 }
 
 /// True if there is a state in `dir`.
-pub(crate) fn exists(dir: &Path) -> bool {
-    file(dir).exists()
+pub(crate) fn exists(dir: &Path) -> Result<bool> {
+    let path = file(dir);
+    path.try_exists()
+        .map_err(|error| Error::io("read", &path, &error))
 }
 
 /// Removes the state in `dir`, because its knobs are no longer in force.

@@ -146,8 +146,10 @@ impl Journal {
     }
 
     /// True if there is a journal in this directory.
-    pub fn exists(dir: &Path) -> bool {
-        dir.join(FILE).exists()
+    pub fn exists(dir: &Path) -> Result<bool> {
+        let path = dir.join(FILE);
+        path.try_exists()
+            .map_err(|error| Error::io("read", &path, &error))
     }
 
     /// Everything held, ordered by group and knob.

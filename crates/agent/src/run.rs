@@ -186,12 +186,12 @@ pub fn is_handed_over(settings: &Settings) -> bool {
 /// Restores what a dead agent left behind; `None` if there is no journal.
 pub fn restore_host(settings: &Settings) -> Result<Option<Restored>> {
     let dir = &settings.state_dir;
-    if !Journal::exists(dir) && !handover::exists(dir) {
+    if !Journal::exists(dir)? && !handover::exists(dir)? {
         return Ok(None);
     }
     let lock = Lock::take(dir)?;
     handover::discard(dir)?;
-    if !Journal::exists(dir) {
+    if !Journal::exists(dir)? {
         return Ok(None);
     }
     let mut journal = Journal::open(&settings.state_dir, &justitia_cgroup::boot_id())?;

@@ -563,7 +563,7 @@ pub fn require(path: &Path, without: &str) -> Result<()> {
     if is_listening(path) {
         return Ok(());
     }
-    Err(Error::environment(
+    Err(Error::failed(
         format!("no agent listens at {}: {without}", path.display()),
         START,
     ))

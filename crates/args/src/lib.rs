@@ -44,8 +44,25 @@ fn usage(error: &clap::Error) -> (String, String) {
     let cause = cause.strip_prefix("error: ").unwrap_or(&cause).to_owned();
     (
         cause,
-        suggestion(error).unwrap_or_else(|| "see justitia --help".into()),
+        suggestion(error).unwrap_or_else(|| format!("see {} --help", command_of(error))),
     )
+}
+
+/// The words of the command that was given, from the error's usage: `justitia color set`.
+fn command_of(error: &clap::Error) -> String {
+    let usage = match error.get(ContextKind::Usage) {
+        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
+        _ => String::new(),
+    };
+    let words = usage
+        .split_whitespace()
+        .skip_while(|word| !word.starts_with("justitia"));
+    let words = words.take_while(|word| word.starts_with(|first: char| first.is_ascii_lowercase()));
+    let words: Vec<&str> = words.collect();
+    if words.is_empty() {
+        return "justitia".into();
+    }
+    words.join(" ")
 }
 
 fn suggestion(error: &clap::Error) -> Option<String> {

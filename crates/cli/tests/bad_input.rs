@@ -199,7 +199,7 @@ fn reserving_and_warming_refuse_nonsense_and_need_an_agent() {
         ],
         &["warm", "Cargo.toml", "--state-dir", state],
     ] {
-        let (cause, remedy) = refused(arguments, &[69]);
+        let (cause, remedy) = refused(arguments, &[1]);
         assert!(cause.starts_with("no agent listens at"), "{cause}");
         assert!(remedy.contains("justitia run"), "{remedy}");
     }

@@ -70,7 +70,7 @@ fn the_agent_holds_the_gate_and_it_opens_however_the_agent_ends() {
 
     // Without the module, without an agent, without permission.
     said.refusal("no-module", "69", "not loaded", "modprobe justitia");
-    said.refusal("no-agent", "69", "no agent listens", "justitia run");
+    said.refusal("no-agent", "1", "no agent listens", "justitia run");
     said.refusal("not-root", "69", "no permission", "root");
     assert!(said.text("enable-no-module").contains("not loaded"));
     assert_eq!(said.state("loaded"), open);
