@@ -2,6 +2,7 @@
 
 use justitia_policy::units::Bytes;
 use justitia_report::own::cpu;
+use justitia_report::text::word;
 
 use super::kept::Kept;
 use super::ImageCache;
@@ -50,7 +51,7 @@ fn tell(image_cache: &ImageCache, at: usize, machine: &Machine) -> MachineReport
     MachineReport {
         name: machine.name.clone(),
         pid: machine.pid,
-        manager: machine.manager.name().to_owned(),
+        manager: word(&machine.manager),
         group: machine.group.clone(),
         weight: image_cache.weight(&machine.name).get(),
         cached_bytes: image_cache.shares.held.get(at).map(|held: &Bytes| held.0),

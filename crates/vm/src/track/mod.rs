@@ -14,7 +14,6 @@ mod load;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, MapType, Object};
@@ -374,8 +373,6 @@ pub fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
-
-pub(crate) type MapResult<T> = io::Result<T>;
 
 #[cfg(test)]
 mod tests {

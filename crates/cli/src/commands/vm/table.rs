@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use justitia_policy::units::Bytes;
-use justitia_vm::policy::Replacement;
 use justitia_vm::report::{ImageReport, MachineReport, Report};
 
 use crate::output::{bytes, percent, Page, Screen, Table};
@@ -33,7 +32,7 @@ pub(super) fn text(report: &Report, images: bool, screen: Screen) -> Page {
         .right("DROPPED", 1, |row| row[8].clone())
         .right("EVICTED", 2, |row| row[9].clone());
     text.append(&table.render(screen));
-    let policy = report.policy.map_or("none", Replacement::name);
+    let policy = super::name(report.policy);
     writeln!(
         text,
         "policy {policy}; {} free and {} page cache on the host",
