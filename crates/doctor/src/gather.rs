@@ -9,7 +9,7 @@ use justitia_cgroup::{xattr, Buffer, Child, Error, File, Fs, Group, GroupId};
 use justitia_discover::Owners;
 use justitia_policy::units::Bytes;
 
-use crate::facts::{Facts, GroupFacts, Knobs};
+use crate::facts::{no_second_look, Facts, GroupFacts, Knobs};
 
 /// The sources of facts.
 pub struct Look<'a> {
@@ -70,10 +70,6 @@ pub fn gather(look: Look) -> Facts {
         walk.facts.window_s = Some(window.as_secs_f64());
     }
     facts
-}
-
-fn no_second_look() -> Unread {
-    Unread::new("rates", "there was only one sample (--seconds 0)")
 }
 
 struct Walk<'a> {
