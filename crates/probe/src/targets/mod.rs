@@ -14,8 +14,8 @@ pub mod redis;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::error::Trouble;
 use crate::measure::Measurement;
+use crate::Trouble;
 
 pub trait Target: Send {
     /// Measures now. May block.

@@ -18,10 +18,10 @@ use tokio::runtime::Runtime;
 
 use super::driven::{runtime, within};
 use super::{beyond, client_limit, now_seconds, timed, Target, CANARY, CANARY_NOTE};
-use crate::error::Trouble;
 use crate::measure::{Measurement, Rate};
 use crate::secret::Secret;
 use crate::tls::{self, Check, Identity, Tls};
+use crate::Trouble;
 
 const RUNNING: &str = "Threads_running";
 const PENDING_READS: &str = "Innodb_data_pending_reads";
@@ -56,19 +56,19 @@ pub struct Config {
     pub timeout: Duration,
 }
 
-/// A connection, and the runtime that drives it.
+/// A connection, the runtime that drives it, and what was counted over it.
 struct Session {
     connection: Conn,
     runtime: Runtime,
     limit: Duration,
+    work: Rate,
+    /// Number of statements and their total time at the last look.
+    statements: Option<(f64, f64)>,
 }
 
 pub struct Mysql {
     config: Config,
     session: Option<Session>,
-    work: Rate,
-    /// Number of statements and their total time at the last look.
-    statements: Option<(f64, f64)>,
     /// True if the performance schema is on; `None`: not known yet.
     schema: Option<bool>,
 }
@@ -78,8 +78,6 @@ impl Mysql {
         Mysql {
             config,
             session: None,
-            work: Rate::default(),
-            statements: None,
             schema: None,
         }
     }
@@ -122,6 +120,8 @@ impl Mysql {
             connection,
             runtime,
             limit,
+            work: Rate::default(),
+            statements: None,
         })
     }
 
@@ -129,7 +129,7 @@ impl Mysql {
         let server = format!("MySQL at {}:{}", self.config.host, self.config.port);
         if let Error::Driver(DriverError::NoClientSslFlagFromServer) = error {
             let (what, remedy) = tls::no_tls();
-            return Trouble::new(format!("{server}: {what}"), remedy);
+            return Trouble::failed(format!("{server}: {what}"), remedy);
         }
         tls::said(&server, error).unwrap_or_else(|| said(error))
     }
@@ -143,7 +143,7 @@ impl Mysql {
         let rows: Vec<(String, String)> = session.rows(&sql)?;
         let status = numbers(&rows);
         let Some(work) = status.get(&count.to_lowercase()).copied() else {
-            return Err(Trouble::new(
+            return Err(Trouble::failed(
                 format!("the server has no status counter {count}"),
                 "name one of SHOW GLOBAL STATUS with --count",
             ));
@@ -151,7 +151,7 @@ impl Mysql {
         let latency_seconds = self.latency(session)?;
         let note = self.says_little().then(|| CANARY_NOTE.to_owned());
         Ok(Measurement {
-            per_second: self.work.of(work, now_seconds()),
+            per_second: session.work.of(work, now_seconds()),
             latency_seconds,
             waiting: waiting(&status, self.config.parallel),
             note: Tls::noted(self.config.tls.as_ref(), note),
@@ -183,7 +183,7 @@ impl Mysql {
              performance_schema.events_statements_summary_global_by_event_name",
         )?;
         Ok(match totals[..] {
-            [(Some(count), Some(time))] => mean(&mut self.statements, count, time / PICO),
+            [(Some(count), Some(time))] => mean(&mut session.statements, count, time / PICO),
             _ => None,
         })
     }
@@ -228,14 +228,9 @@ impl Target for Mysql {
             Some(session) => session,
             None => self.connect()?,
         };
-        let seen = self.look(&mut session);
-        if seen.is_ok() {
-            self.session = Some(session);
-        } else {
-            self.work.forget();
-            self.statements = None;
-        }
-        seen
+        let seen = self.look(&mut session)?;
+        self.session = Some(session);
+        Ok(seen)
     }
 
     fn needs_two(&self) -> bool {
@@ -279,7 +274,7 @@ fn said(error: &Error) -> Trouble {
         }
         _ => "check that a MySQL or MariaDB server listens there",
     };
-    Trouble::new(format!("MySQL: {error}"), remedy)
+    Trouble::failed(format!("MySQL: {error}"), remedy)
 }
 
 #[cfg(test)]

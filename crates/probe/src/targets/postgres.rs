@@ -17,10 +17,10 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::driven::{runtime, within};
 use super::{beyond, client_limit, now_seconds, Target, CANARY, CANARY_NOTE};
-use crate::error::Trouble;
 use crate::measure::{Measurement, Rate};
 use crate::secret::Secret;
 use crate::tls::{self, Check, Tls};
+use crate::Trouble;
 
 const LOOK: &str = "\
 SELECT (SELECT sum(xact_commit) FROM pg_stat_database
@@ -62,12 +62,12 @@ struct Session {
     look: Statement,
     query: Option<Statement>,
     runtime: Runtime,
+    work: Rate,
 }
 
 pub struct Postgres {
     config: Config,
     session: Option<Session>,
-    work: Rate,
 }
 
 impl Postgres {
@@ -75,7 +75,6 @@ impl Postgres {
         Postgres {
             config,
             session: None,
-            work: Rate::default(),
         }
     }
 
@@ -136,6 +135,7 @@ impl Postgres {
             look,
             query,
             runtime,
+            work: Rate::default(),
         })
     }
 
@@ -147,12 +147,12 @@ impl Postgres {
             .is_some_and(|source| source.to_string() == "server does not support TLS");
         if no_tls {
             let (what, remedy) = tls::no_tls();
-            return Trouble::new(format!("{server}: {what}"), remedy);
+            return Trouble::failed(format!("{server}: {what}"), remedy);
         }
         tls::said(&server, error).unwrap_or_else(|| said(error))
     }
 
-    fn look(&mut self, session: &Session) -> Result<Measurement, Trouble> {
+    fn look(&self, session: &mut Session) -> Result<Measurement, Trouble> {
         let database = self.config.one_database.then_some(&self.config.database);
         let Session { client, .. } = session;
         let limit = client_limit(self.config.timeout);
@@ -185,7 +185,7 @@ impl Postgres {
             says_little.then(|| CANARY_NOTE.to_owned())
         };
         Ok(Measurement {
-            per_second: commits.and_then(|commits| self.work.of(commits, now_seconds())),
+            per_second: commits.and_then(|commits| session.work.of(commits, now_seconds())),
             latency_seconds: latency,
             waiting: waiting.filter(|_| !hidden),
             note: Tls::noted(self.config.tls.as_ref(), note),
@@ -196,20 +196,13 @@ impl Postgres {
 
 impl Target for Postgres {
     fn measure(&mut self) -> Result<Measurement, Trouble> {
-        let session = match self.session.take() {
+        let mut session = match self.session.take() {
             Some(session) => session,
             None => self.connect()?,
         };
-        match self.look(&session) {
-            Ok(seen) => {
-                self.session = Some(session);
-                Ok(seen)
-            }
-            Err(trouble) => {
-                self.work.forget();
-                Err(trouble)
-            }
-        }
+        let seen = self.look(&mut session)?;
+        self.session = Some(session);
+        Ok(seen)
     }
 
     fn needs_two(&self) -> bool {
@@ -236,5 +229,5 @@ fn said(error: &Error) -> Trouble {
         Some(_) => "see the server's message",
         None => "check that the server runs, and check --host and --port",
     };
-    Trouble::new(cause, remedy)
+    Trouble::failed(cause, remedy)
 }

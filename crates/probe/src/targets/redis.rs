@@ -14,10 +14,10 @@ use redis::{Client, ClientTlsConfig, Connection, ErrorKind, RedisError, ServerEr
 use redis::{ConnectionAddr, IntoConnectionInfo as _, RedisConnectionInfo, TlsCertificates};
 
 use super::{client_limit, now_seconds, timed, Target};
-use crate::error::Trouble;
 use crate::measure::{Measurement, Rate};
 use crate::secret::Secret;
 use crate::tls::{self, Check, Tls};
+use crate::Trouble;
 
 /// The server's address and login.
 #[derive(Debug, Clone)]
@@ -37,20 +37,24 @@ pub struct Config {
     pub timeout: Duration,
 }
 
+/// A connection, and what was counted over it.
+struct Session {
+    connection: Connection,
+    work: Rate,
+    /// Delayed writes at the last look.
+    delayed: Option<f64>,
+}
+
 pub struct Redis {
     config: Config,
-    connection: Option<Connection>,
-    work: Rate,
-    delayed: Option<f64>,
+    session: Option<Session>,
 }
 
 impl Redis {
     pub fn new(config: Config) -> Redis {
         Redis {
             config,
-            connection: None,
-            work: Rate::default(),
-            delayed: None,
+            session: None,
         }
     }
 
@@ -82,11 +86,11 @@ impl Redis {
         .map_err(said)
     }
 
-    fn connect(&self) -> Result<Connection, Trouble> {
+    fn connect(&self) -> Result<Session, Trouble> {
         let config = &self.config;
         let limit = client_limit(config.timeout);
         let client = self.client()?;
-        let begin = || -> Result<Connection, RedisError> {
+        let begin = || -> Result<Session, RedisError> {
             let mut connection = client.get_connection_with_timeout(limit)?;
             connection.set_read_timeout(Some(limit))?;
             connection.set_write_timeout(Some(limit))?;
@@ -95,7 +99,11 @@ impl Redis {
                 auth.arg(&config.user).arg(&password.0);
                 auth.query::<()>(&mut connection)?;
             }
-            Ok(connection)
+            Ok(Session {
+                connection,
+                work: Rate::default(),
+                delayed: None,
+            })
         };
         begin().map_err(|error| self.said(&error))
     }
@@ -106,7 +114,7 @@ impl Redis {
         let server = format!("Redis at {}:{}", self.config.host, self.config.port);
         if self.config.tls.is_some() && error.is_timeout() {
             let (what, remedy) = tls::no_tls();
-            return Trouble::new(
+            return Trouble::failed(
                 format!("{server}: no answer; if it does not hang, {what}"),
                 remedy,
             );
@@ -114,7 +122,8 @@ impl Redis {
         tls::said(&server, error).unwrap_or_else(|| said(error))
     }
 
-    fn look(&mut self, connection: &mut Connection) -> Result<Measurement, RedisError> {
+    fn look(&self, session: &mut Session) -> Result<Measurement, RedisError> {
+        let connection = &mut session.connection;
         let ping = timed(|| redis::cmd("PING").query::<String>(connection));
         let (latency, note) = match ping {
             Ok((_, seconds)) => (seconds, None),
@@ -126,9 +135,9 @@ impl Redis {
         Ok(Measurement {
             per_second: info
                 .commands
-                .and_then(|commands| self.work.of(commands, now_seconds())),
+                .and_then(|commands| session.work.of(commands, now_seconds())),
             latency_seconds: Some(latency),
-            waiting: info.waiting(&mut self.delayed, self.config.blocked),
+            waiting: info.waiting(&mut session.delayed, self.config.blocked),
             note: Tls::noted(self.config.tls.as_ref(), note),
             ..Measurement::default()
         })
@@ -137,21 +146,14 @@ impl Redis {
 
 impl Target for Redis {
     fn measure(&mut self) -> Result<Measurement, Trouble> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
+        let mut session = match self.session.take() {
+            Some(session) => session,
             None => self.connect()?,
         };
-        match self.look(&mut connection) {
-            Ok(seen) => {
-                self.connection = Some(connection);
-                Ok(seen)
-            }
-            Err(error) => {
-                self.work.forget();
-                self.delayed = None;
-                Err(self.said(&error))
-            }
-        }
+        let seen = self.look(&mut session);
+        let seen = seen.map_err(|error| self.said(&error))?;
+        self.session = Some(session);
+        Ok(seen)
     }
 
     fn needs_two(&self) -> bool {
@@ -234,7 +236,7 @@ fn said(error: &RedisError) -> Trouble {
         _ if error.code() == Some("NOPERM") => "allow the user the commands PING and INFO",
         _ => "see the server's message",
     };
-    Trouble::new(format!("Redis: {error}"), remedy)
+    Trouble::failed(format!("Redis: {error}"), remedy)
 }
 
 #[cfg(test)]
