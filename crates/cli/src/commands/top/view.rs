@@ -126,7 +126,7 @@ fn table(app: &App, rows: &[Row], shown: &[Row], width: usize) -> Vec<Line<'stat
     let gap = " ".repeat(gap);
     let shares = shown
         .iter()
-        .flat_map(|row| [row.values.share, row.values.ideal]);
+        .flat_map(|row| [row.values.number(Field::Share), row.values.ideal]);
     let top_share = shares.flatten().fold(0.0, f64::max);
     let mut lines = vec![head(app, &columns, &gap)];
     for row in shown {
