@@ -27,6 +27,45 @@ pub trait Target: Send {
     }
 }
 
+/// A server that is measured over a connection.
+pub trait Server: Send {
+    /// A connection, and what was counted over it.
+    type Session: Send;
+
+    fn connect(&self) -> Result<Self::Session, Trouble>;
+
+    fn look(&self, session: &mut Self::Session) -> Result<Measurement, Trouble>;
+}
+
+/// The target of a server: keeps the connection until a measurement over it fails.
+pub struct Connected<S: Server> {
+    server: S,
+    session: Option<S::Session>,
+}
+
+impl<S: Server> Connected<S> {
+    pub fn new(server: S) -> Connected<S> {
+        let session = None;
+        Connected { server, session }
+    }
+}
+
+impl<S: Server> Target for Connected<S> {
+    fn measure(&mut self) -> Result<Measurement, Trouble> {
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => self.server.connect()?,
+        };
+        let seen = self.server.look(&mut session)?;
+        self.session = Some(session);
+        Ok(seen)
+    }
+
+    fn needs_two(&self) -> bool {
+        true
+    }
+}
+
 /// The default query. It reads nothing, so memory hardly matters to it.
 pub(crate) const CANARY: &str = "SELECT 1";
 /// The note on a measurement with this query.

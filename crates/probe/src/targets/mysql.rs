@@ -17,7 +17,7 @@ use mysql_async::{ClientIdentity, Conn, DriverError, Error, OptsBuilder, SslOpts
 use tokio::runtime::Runtime;
 
 use super::driven::{runtime, within};
-use super::{beyond, client_limit, now_seconds, timed, Target, CANARY, CANARY_NOTE};
+use super::{beyond, client_limit, now_seconds, timed, Connected, Server, CANARY, CANARY_NOTE};
 use crate::measure::{Measurement, Rate};
 use crate::secret::Secret;
 use crate::tls::{self, Check, Identity, Tls};
@@ -57,45 +57,35 @@ pub struct Config {
 }
 
 /// A connection, the runtime that drives it, and what was counted over it.
-struct Session {
+pub struct Session {
     connection: Conn,
     runtime: Runtime,
     limit: Duration,
     work: Rate,
     /// Number of statements and their total time at the last look.
     statements: Option<(f64, f64)>,
-}
-
-pub struct Mysql {
-    config: Config,
-    session: Option<Session>,
     /// True if the performance schema is on; `None`: not known yet.
     schema: Option<bool>,
 }
 
-impl Mysql {
-    pub fn new(config: Config) -> Mysql {
-        Mysql {
-            config,
-            session: None,
-            schema: None,
-        }
-    }
+pub type Mysql = Connected<Config>;
+
+impl Server for Config {
+    type Session = Session;
 
     fn connect(&self) -> Result<Session, Trouble> {
-        let config = &self.config;
-        let limit = client_limit(config.timeout);
-        let tls = config.tls.as_ref().filter(|_| config.socket.is_none());
+        let limit = client_limit(self.timeout);
+        let tls = self.tls.as_ref().filter(|_| self.socket.is_none());
         let options = OptsBuilder::default()
-            .ip_or_hostname(config.host.clone())
-            .tcp_port(config.port)
-            .socket(config.socket.as_ref().map(|path| path.to_string_lossy()))
+            .ip_or_hostname(self.host.clone())
+            .tcp_port(self.port)
+            .socket(self.socket.as_ref().map(|path| path.to_string_lossy()))
             // Otherwise the client moves from TCP to a socket that the server names. In a container that is
             // another container's path.
             .prefer_socket(false)
-            .user(config.user.clone())
-            .pass(config.password.clone().map(|secret| secret.0))
-            .db_name(config.database.clone());
+            .user(self.user.clone())
+            .pass(self.password.clone().map(|secret| secret.0))
+            .db_name(self.database.clone());
         let secure = tls.map(of_tls).transpose()?;
         let any_name = tls.is_some_and(|tls| tls.check == Check::Chain);
         let runtime = runtime("MySQL")?;
@@ -122,20 +112,12 @@ impl Mysql {
             limit,
             work: Rate::default(),
             statements: None,
+            schema: None,
         })
     }
 
-    fn refused(&self, error: &Error) -> Trouble {
-        let server = format!("MySQL at {}:{}", self.config.host, self.config.port);
-        if let Error::Driver(DriverError::NoClientSslFlagFromServer) = error {
-            let (what, remedy) = tls::no_tls();
-            return Trouble::failed(format!("{server}: {what}"), remedy);
-        }
-        tls::said(&server, error).unwrap_or_else(|| said(error))
-    }
-
-    fn look(&mut self, session: &mut Session) -> Result<Measurement, Trouble> {
-        let count = self.config.count.clone();
+    fn look(&self, session: &mut Session) -> Result<Measurement, Trouble> {
+        let count = &self.count;
         let sql = format!(
             "SHOW GLOBAL STATUS WHERE Variable_name IN \
              ('{count}', '{RUNNING}', '{PENDING_READS}', '{ROW_LOCK_WAITS}')"
@@ -149,33 +131,44 @@ impl Mysql {
             ));
         };
         let latency_seconds = self.latency(session)?;
-        let note = self.says_little().then(|| CANARY_NOTE.to_owned());
+        let note = self.says_little(session).then(|| CANARY_NOTE.to_owned());
         Ok(Measurement {
             per_second: session.work.of(work, now_seconds()),
             latency_seconds,
-            waiting: waiting(&status, self.config.parallel),
-            note: Tls::noted(self.config.tls.as_ref(), note),
+            waiting: waiting(&status, self.parallel),
+            note: Tls::noted(self.tls.as_ref(), note),
             ..Measurement::default()
         })
     }
+}
 
-    /// True if the latency is that of a query that reads nothing.
-    fn says_little(&self) -> bool {
-        self.config.latency && self.config.query.is_none() && self.schema == Some(false)
+impl Config {
+    fn refused(&self, error: &Error) -> Trouble {
+        let server = format!("MySQL at {}:{}", self.host, self.port);
+        if let Error::Driver(DriverError::NoClientSslFlagFromServer) = error {
+            let (what, remedy) = tls::no_tls();
+            return Trouble::failed(format!("{server}: {what}"), remedy);
+        }
+        tls::said(&server, error).unwrap_or_else(|| said(error))
     }
 
-    fn latency(&mut self, session: &mut Session) -> Result<Option<f64>, Trouble> {
-        if let Some(query) = &self.config.query {
+    /// True if the latency is that of a query that reads nothing.
+    fn says_little(&self, session: &Session) -> bool {
+        self.latency && self.query.is_none() && session.schema == Some(false)
+    }
+
+    fn latency(&self, session: &mut Session) -> Result<Option<f64>, Trouble> {
+        if let Some(query) = &self.query {
             return session.time_of(query).map(Some);
         }
-        if !self.config.latency {
+        if !self.latency {
             return Ok(None);
         }
-        if self.schema.is_none() {
+        if session.schema.is_none() {
             let on = session.rows::<u8>("SELECT @@performance_schema");
-            self.schema = Some(on.is_ok_and(|rows| rows == [1]));
+            session.schema = Some(on.is_ok_and(|rows| rows == [1]));
         }
-        if self.schema != Some(true) {
+        if session.schema != Some(true) {
             return session.time_of(CANARY).map(Some);
         }
         let totals: Vec<(Option<f64>, Option<f64>)> = session.rows(
@@ -220,22 +213,6 @@ fn of_tls(tls: &Tls) -> Result<SslOpts, Trouble> {
             ClientIdentity::new(certificate.into(), key.into())
         }),
     ))
-}
-
-impl Target for Mysql {
-    fn measure(&mut self) -> Result<Measurement, Trouble> {
-        let mut session = match self.session.take() {
-            Some(session) => session,
-            None => self.connect()?,
-        };
-        let seen = self.look(&mut session)?;
-        self.session = Some(session);
-        Ok(seen)
-    }
-
-    fn needs_two(&self) -> bool {
-        true
-    }
 }
 
 /// The mean time per statement since the last totals; `None` if there are none, or no new statement.

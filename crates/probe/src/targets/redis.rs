@@ -13,7 +13,7 @@ use std::time::Duration;
 use redis::{Client, ClientTlsConfig, Connection, ErrorKind, RedisError, ServerErrorKind};
 use redis::{ConnectionAddr, IntoConnectionInfo as _, RedisConnectionInfo, TlsCertificates};
 
-use super::{client_limit, now_seconds, timed, Target};
+use super::{client_limit, now_seconds, timed, Connected, Server};
 use crate::measure::{Measurement, Rate};
 use crate::secret::Secret;
 use crate::tls::{self, Check, Tls};
@@ -38,30 +38,49 @@ pub struct Config {
 }
 
 /// A connection, and what was counted over it.
-struct Session {
+pub struct Session {
     connection: Connection,
     work: Rate,
     /// Delayed writes at the last look.
     delayed: Option<f64>,
 }
 
-pub struct Redis {
-    config: Config,
-    session: Option<Session>,
-}
+pub type Redis = Connected<Config>;
 
-impl Redis {
-    pub fn new(config: Config) -> Redis {
-        Redis {
-            config,
-            session: None,
-        }
+impl Server for Config {
+    type Session = Session;
+
+    fn connect(&self) -> Result<Session, Trouble> {
+        let limit = client_limit(self.timeout);
+        let client = self.client()?;
+        let begin = || -> Result<Session, RedisError> {
+            let mut connection = client.get_connection_with_timeout(limit)?;
+            connection.set_read_timeout(Some(limit))?;
+            connection.set_write_timeout(Some(limit))?;
+            if let Some(password) = &self.password {
+                let mut auth = redis::cmd("AUTH");
+                auth.arg(&self.user).arg(&password.0);
+                auth.query::<()>(&mut connection)?;
+            }
+            Ok(Session {
+                connection,
+                work: Rate::default(),
+                delayed: None,
+            })
+        };
+        begin().map_err(|error| self.said(&error))
     }
 
+    fn look(&self, session: &mut Session) -> Result<Measurement, Trouble> {
+        self.ask(session).map_err(|error| self.said(&error))
+    }
+}
+
+impl Config {
     fn client(&self) -> Result<Client, Trouble> {
         let Config {
             host, port, tls, ..
-        } = &self.config;
+        } = self;
         let address = if host.starts_with('/') {
             ConnectionAddr::Unix(host.clone().into())
         } else if let Some(tls) = tls {
@@ -86,33 +105,11 @@ impl Redis {
         .map_err(said)
     }
 
-    fn connect(&self) -> Result<Session, Trouble> {
-        let config = &self.config;
-        let limit = client_limit(config.timeout);
-        let client = self.client()?;
-        let begin = || -> Result<Session, RedisError> {
-            let mut connection = client.get_connection_with_timeout(limit)?;
-            connection.set_read_timeout(Some(limit))?;
-            connection.set_write_timeout(Some(limit))?;
-            if let Some(password) = &config.password {
-                let mut auth = redis::cmd("AUTH");
-                auth.arg(&config.user).arg(&password.0);
-                auth.query::<()>(&mut connection)?;
-            }
-            Ok(Session {
-                connection,
-                work: Rate::default(),
-                delayed: None,
-            })
-        };
-        begin().map_err(|error| self.said(&error))
-    }
-
     /// The error in words. TLS shakes hands at the first command, and a server without TLS then waits for the
     /// end of what it takes for a command.
     fn said(&self, error: &RedisError) -> Trouble {
-        let server = format!("Redis at {}:{}", self.config.host, self.config.port);
-        if self.config.tls.is_some() && error.is_timeout() {
+        let server = format!("Redis at {}:{}", self.host, self.port);
+        if self.tls.is_some() && error.is_timeout() {
             let (what, remedy) = tls::no_tls();
             return Trouble::failed(
                 format!("{server}: no answer; if it does not hang, {what}"),
@@ -122,7 +119,7 @@ impl Redis {
         tls::said(&server, error).unwrap_or_else(|| said(error))
     }
 
-    fn look(&self, session: &mut Session) -> Result<Measurement, RedisError> {
+    fn ask(&self, session: &mut Session) -> Result<Measurement, RedisError> {
         let connection = &mut session.connection;
         let ping = timed(|| redis::cmd("PING").query::<String>(connection));
         let (latency, note) = match ping {
@@ -137,27 +134,10 @@ impl Redis {
                 .commands
                 .and_then(|commands| session.work.of(commands, now_seconds())),
             latency_seconds: Some(latency),
-            waiting: info.waiting(&mut session.delayed, self.config.blocked),
-            note: Tls::noted(self.config.tls.as_ref(), note),
+            waiting: info.waiting(&mut session.delayed, self.blocked),
+            note: Tls::noted(self.tls.as_ref(), note),
             ..Measurement::default()
         })
-    }
-}
-
-impl Target for Redis {
-    fn measure(&mut self) -> Result<Measurement, Trouble> {
-        let mut session = match self.session.take() {
-            Some(session) => session,
-            None => self.connect()?,
-        };
-        let seen = self.look(&mut session);
-        let seen = seen.map_err(|error| self.said(&error))?;
-        self.session = Some(session);
-        Ok(seen)
-    }
-
-    fn needs_two(&self) -> bool {
-        true
     }
 }
 
