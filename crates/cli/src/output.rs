@@ -11,7 +11,7 @@ use justitia_agent::{Error, Result};
 use justitia_policy::color::Color;
 use justitia_policy::units::Bytes;
 use justitia_report::say;
-use justitia_report::status::Problem;
+use justitia_report::status::{KnobStatus, Problem};
 use justitia_report::text::{printable, printable_json};
 use serde::Serialize;
 
@@ -373,6 +373,15 @@ pub(crate) fn number(count: usize, what: &str) -> String {
     match count {
         1 => format!("1 {what}"),
         count => format!("{count} {what}s"),
+    }
+}
+
+/// A knob's value before the agent changed it, in words.
+pub(crate) fn prior_value(knob: &KnobStatus) -> String {
+    match (knob.foreign, &knob.prior) {
+        (true, _) => "set by somebody else, left alone".into(),
+        (false, Some(prior)) => knob_value(prior, knob.knob.is_memory()),
+        (false, None) => "not changed by us".into(),
     }
 }
 

@@ -136,13 +136,8 @@ fn push_verdict(text: &mut Page, group: &GroupStatus, verdict: &VerdictStatus, s
 fn push_knobs(text: &mut Page, report: &Report, group: &GroupStatus) {
     text.push_str("\n  knob            now            before us\n");
     for knob in &group.knobs {
-        let memory = knob.knob.is_memory();
-        let prior = match (&knob.prior, knob.foreign) {
-            (_, true) => "set by somebody else, left alone".to_owned(),
-            (Some(prior), _) => output::knob_value(prior, memory),
-            (None, _) => "not changed by us".to_owned(),
-        };
-        let now = output::knob_value(&knob.now, memory);
+        let prior = output::prior_value(knob);
+        let now = output::knob_value(&knob.now, knob.knob.is_memory());
         writeln!(text, "  {:<16}{now:<15}{prior}", knob.knob);
     }
     for (name, now, prior) in report.devices.iter().flat_map(super::status::device_words) {

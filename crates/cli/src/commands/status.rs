@@ -208,12 +208,7 @@ pub(crate) fn device_words(
     device: &DeviceStatus,
 ) -> impl Iterator<Item = (&'static str, &str, String)> {
     device.knobs.iter().map(|knob| {
-        let prior = match (knob.foreign, &knob.prior) {
-            (true, _) => "set by somebody else, left alone",
-            (false, Some(prior)) => prior,
-            (false, None) => "not changed by us",
-        };
-        let words = format!("{prior} (disk {})", device.name());
+        let words = format!("{} (disk {})", output::prior_value(knob), device.name());
         (knob.knob.file_name(), knob.now.as_str(), words)
     })
 }

@@ -61,8 +61,9 @@ fn machine_row(machine: &MachineReport) -> [String; 10] {
 }
 
 fn image_row(image: &ImageReport) -> [String; 10] {
-    let mut notes = vec![image.path.clone()];
-    notes.extend(image.format.clone().filter(|format| format != "raw"));
+    let size = image.bytes.map(|bytes| Bytes(bytes).to_string());
+    let format = image.format.clone().filter(|format| format != "raw");
+    let mut notes: Vec<String> = size.into_iter().chain(format).collect();
     if let Some(backing) = &image.backing {
         notes.push(format!("on {backing}"));
     }
@@ -72,10 +73,7 @@ fn image_row(image: &ImageReport) -> [String; 10] {
     if image.machines > 1 {
         notes.push(format!("shared by {}", image.machines));
     }
-    let size = image.bytes.map(|bytes| Bytes(bytes).to_string());
-    let (path, notes) = notes.split_at(1);
-    let mut name = format!("  {}", path[0]);
-    let notes: Vec<String> = size.into_iter().chain(notes.iter().cloned()).collect();
+    let mut name = format!("  {}", image.path);
     if !notes.is_empty() {
         let _ = write!(name, " ({})", notes.join(", "));
     }
