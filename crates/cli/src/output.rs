@@ -146,8 +146,11 @@ pub(crate) fn unexpected(error: impl fmt::Display) -> Error {
     Error::failed(error, "report this with the command line")
 }
 
-/// Shows the progress of a long run on a terminal, over its previous line; `None` ends the line.
+/// Shows the progress of a long run if stderr is a terminal, over its previous line; `None` ends the line.
 pub(crate) fn progress(line: Option<fmt::Arguments<'_>>) {
+    if !io::stderr().is_terminal() {
+        return;
+    }
     let mut page = Page::new();
     match line {
         Some(line) => {

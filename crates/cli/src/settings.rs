@@ -20,6 +20,16 @@ pub(crate) struct ConfigArgs {
     pub(crate) state_dir: Option<PathBuf>,
 }
 
+/// The options of commands that print a record.
+#[derive(Debug, Args)]
+pub(crate) struct OutputArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Settings of the policy; each has precedence over the configuration file.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 pub(crate) struct PolicyArgs {

@@ -128,19 +128,6 @@ pub enum Get {
     Watch(fn(&Finding) -> Option<f64>),
 }
 
-impl Get {
-    /// The label that distinguishes the samples.
-    pub fn label(self) -> Option<&'static str> {
-        match self {
-            Get::Report(_) | Get::ReportInfo(_) | Get::Own(_) => None,
-            Get::Group(_) | Get::GroupInfo(_) | Get::GroupState(..) | Get::Knob(_) => Some("group"),
-            Get::Device(_) => Some("disk"),
-            Get::GateDevice(_) => Some("device"),
-            Get::Watch(_) => Some("decision"),
-        }
-    }
-}
-
 /// A field of the report: its path, its unit, and its description.
 const fn field(json: &'static str, unit: &'static str, help: &'static str) -> Field {
     Field {
