@@ -8,51 +8,9 @@ use justitia_report::status::{GroupStatus, VerdictStatus};
 use ratatui::style::Style;
 
 use super::bars;
-use super::format;
+use super::format::{self, count, limit, percent, rate, ratio};
 use super::theme::{letter, strong, Theme};
 use super::values::{Key, Row, Values};
-
-/// A column of the table. [`COLUMNS`] describes each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Field {
-    Group,
-    /// The letter of its color.
-    Color,
-    Weight,
-    /// Page cache it is entitled to.
-    Entitled,
-    /// Page cache and threshold, with a bar.
-    Cache,
-    /// Bandwidth.
-    Rate,
-    /// Share of the contenders' bandwidth, and share of their weight.
-    Share,
-    /// [`Field::Share`] as a bar.
-    ShareBar,
-    /// Bandwidth over its weighted share.
-    OfIdeal,
-    /// Hit ratio.
-    Hits,
-    /// Refaults per second.
-    Refaults,
-    /// Share of the period in which it waited.
-    Stall,
-    /// The feedback's gain.
-    Gain,
-    /// Time asleep above `memory.high`.
-    Throttled,
-    /// Time in direct reclaim.
-    Reclaim,
-    /// `memory.low`.
-    Low,
-    /// `memory.high`.
-    High,
-    /// Page cache held for others.
-    ForOthers,
-    /// Page cache held by others.
-    ByOthers,
-    From,
-}
 
 /// A column on the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,12 +43,13 @@ enum Shown {
     Words(fn(Option<f64>) -> String),
 }
 
+use Shown::{Drawn, Text, Words};
+
 /// The number of a column for a group, by which it is sorted.
 type Number = fn(&GroupStatus) -> Option<f64>;
 
 /// The properties of a column.
 struct About {
-    field: Field,
     /// Columns of low rank are shown first. The group is always shown.
     rank: usize,
     head: &'static str,
@@ -102,66 +61,64 @@ struct About {
     says: &'static str,
 }
 
-const fn about(
-    field: Field,
-    rank: usize,
-    head: &'static str,
-    width: usize,
-    shown: Shown,
-    number: Number,
-    says: &'static str,
-) -> About {
-    About {
-        field,
-        rank,
-        head,
-        width,
-        shown,
-        number,
-        says,
-    }
+/// Defines the columns, in display order: field, rank, head, width, content, number and meaning of each.
+macro_rules! columns {
+    ($($field:ident, $rank:expr, $head:expr, $width:expr, $shown:expr, $number:expr, $says:expr;)+) => {
+        /// A column of the table.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Field {
+            $($field,)+
+        }
+
+        impl Field {
+            /// All columns in display order.
+            pub(crate) const ALL: [Field; COLUMNS.len()] = [$(Field::$field),+];
+        }
+
+        const COLUMNS: &[About] = &[$(About {
+            rank: $rank,
+            head: $head,
+            width: $width,
+            shown: $shown,
+            number: $number,
+            says: $says,
+        },)+];
+    };
 }
 
-/// All columns, in display order, which is that of [`Field`].
-#[rustfmt::skip]
-static COLUMNS: [About; 20] = {
-    use format::{count, limit, percent, rate, ratio};
-    use Field as F;
-    use Shown::{Drawn, Text, Words};
-    [
-        about(F::Group, 0, "GROUP", 1, Text, none, "path below the cgroup2 mount"),
-        about(F::Color, 1, "C", 1, Drawn, |g| Some(f64::from(verdict(g)?.color as u8)),
-            "color: Green no stall, Yellow stalls, Red and below its share"),
-        about(F::Weight, 4, "WEIGHT", 5, Words(whole), |g| Some(f64::from(g.weight)), "the one number its owner set"),
-        about(F::Entitled, 11, "ENTITLED", 5, Words(limit), |g| Some(verdict(g)?.entitlement_bytes as f64),
-            "page cache its weight earns it now"),
-        about(F::Cache, 5, "CACHE/THRESHOLD", BAR + 1 + CACHE_TEXT, Drawn, |g| Some(g.file_bytes? as f64),
-            "page cache against what is protected"),
-        about(F::Rate, 2, "MB/S", 7, Words(rate), |g| verdict(g)?.bytes_per_s, "read and written through the page cache"),
-        about(F::Share, 10, "SHARE/IDEAL", 11, Drawn, none, "of the contenders' bandwidth, of their weight"),
-        about(F::ShareBar, 16, "SHARE|IDEAL", 16, Drawn, none, "the same; the line is the ideal"),
-        about(F::OfIdeal, 3, "OF IDEAL", 5, Words(ratio), |g| verdict(g)?.of_ideal,
-            "bandwidth over weighted share, smoothed; 1 is ideal"),
-        about(F::Hits, 7, "HIT", 5, Words(percent), |g| verdict(g)?.cache.hit_ratio,
-            "requested pages that were in the page cache"),
-        about(F::Refaults, 9, "REF/S", 5, Words(count), |g| verdict(g)?.cache.refault_pages_per_s,
-            "pages evicted and read again, per second"),
-        about(F::Stall, 6, "STALL", 5, Words(percent), |g| verdict(g)?.stalled,
-            "part of the time some task waited for memory or I/O"),
-        about(F::Gain, 8, "GAIN", 5, Words(ratio), |g| Some(verdict(g)?.gain), "the feedback's factor on its share"),
-        about(F::Throttled, 14, "THROT", 5, Words(ratio), |g| verdict(g)?.cache.throttled_s_per_s,
-            "seconds per second asleep above memory.high"),
-        about(F::Reclaim, 15, "RECL", 5, Words(ratio), |g| verdict(g)?.cache.reclaim_s_per_s,
-            "seconds per second in direct reclaim"),
-        about(F::Low, 13, "LOW", 5, Words(limit), |g| g.knob_number(Knob::MemoryLow), Knob::MemoryLow.file_name()),
-        about(F::High, 12, "HIGH", 5, Words(limit), |g| g.knob_number(Knob::MemoryHigh), Knob::MemoryHigh.file_name()),
-        about(F::ForOthers, 17, "FOR", 5, Words(limit), |g| Some(verdict(g)?.held_for_others_bytes? as f64),
-            "page cache it holds of others' files"),
-        about(F::ByOthers, 18, "BY", 5, Words(limit), |g| Some(verdict(g)?.held_by_others_bytes? as f64),
-            "page cache of its files that others hold"),
-        about(F::From, 19, "FROM", 12, Text, none, "where its weight comes from"),
-    ]
-};
+columns! {
+    Group, 0, "GROUP", 1, Text, none, "path below the cgroup2 mount";
+    Color, 1, "C", 1, Drawn, |g| Some(f64::from(verdict(g)?.color as u8)),
+        "color: Green no stall, Yellow stalls, Red and below its share";
+    Weight, 4, "WEIGHT", 5, Words(whole), |g| Some(f64::from(g.weight)), "the one number its owner set";
+    Entitled, 11, "ENTITLED", 5, Words(limit), |g| Some(verdict(g)?.entitlement_bytes as f64),
+        "page cache its weight earns it now";
+    Cache, 5, "CACHE/THRESHOLD", BAR + 1 + CACHE_TEXT, Drawn, |g| Some(g.file_bytes? as f64),
+        "page cache against what is protected";
+    Rate, 2, "MB/S", 7, Words(rate), |g| verdict(g)?.bytes_per_s, "read and written through the page cache";
+    Share, 10, "SHARE/IDEAL", 11, Drawn, none, "of the contenders' bandwidth, of their weight";
+    ShareBar, 16, "SHARE|IDEAL", 16, Drawn, none, "the same; the line is the ideal";
+    OfIdeal, 3, "OF IDEAL", 5, Words(ratio), |g| verdict(g)?.of_ideal,
+        "bandwidth over weighted share, smoothed; 1 is ideal";
+    Hits, 7, "HIT", 5, Words(percent), |g| verdict(g)?.cache.hit_ratio,
+        "requested pages that were in the page cache";
+    Refaults, 9, "REF/S", 5, Words(count), |g| verdict(g)?.cache.refault_pages_per_s,
+        "pages evicted and read again, per second";
+    Stall, 6, "STALL", 5, Words(percent), |g| verdict(g)?.stalled,
+        "part of the time some task waited for memory or I/O";
+    Gain, 8, "GAIN", 5, Words(ratio), |g| Some(verdict(g)?.gain), "the feedback's factor on its share";
+    Throttled, 14, "THROT", 5, Words(ratio), |g| verdict(g)?.cache.throttled_s_per_s,
+        "seconds per second asleep above memory.high";
+    Reclaim, 15, "RECL", 5, Words(ratio), |g| verdict(g)?.cache.reclaim_s_per_s,
+        "seconds per second in direct reclaim";
+    Low, 13, "LOW", 5, Words(limit), |g| g.knob_number(Knob::MemoryLow), Knob::MemoryLow.file_name();
+    High, 12, "HIGH", 5, Words(limit), |g| g.knob_number(Knob::MemoryHigh), Knob::MemoryHigh.file_name();
+    ForOthers, 17, "FOR", 5, Words(limit), |g| Some(verdict(g)?.held_for_others_bytes? as f64),
+        "page cache it holds of others' files";
+    ByOthers, 18, "BY", 5, Words(limit), |g| Some(verdict(g)?.held_by_others_bytes? as f64),
+        "page cache of its files that others hold";
+    From, 19, "FROM", 12, Text, none, "where its weight comes from";
+}
 
 /// A text has no number, and a share is one of all contenders.
 fn none(_: &GroupStatus) -> Option<f64> {
@@ -173,17 +130,6 @@ fn verdict(group: &GroupStatus) -> Option<&VerdictStatus> {
 }
 
 impl Field {
-    /// All columns in display order.
-    pub(crate) const ALL: [Field; COLUMNS.len()] = {
-        let mut all = [Field::Group; COLUMNS.len()];
-        let mut at = 0;
-        while at < all.len() {
-            all[at] = COLUMNS[at].field;
-            at += 1;
-        }
-        all
-    };
-
     fn about(self) -> &'static About {
         &COLUMNS[self as usize]
     }
