@@ -11,7 +11,7 @@ use justitia_agent::{Error, Result};
 use justitia_policy::color::Color;
 use justitia_policy::units::Bytes;
 use justitia_report::say;
-use justitia_report::status::Problem;
+use justitia_report::status::{KnobStatus, Problem};
 use justitia_report::text::{printable, printable_json};
 use serde::Serialize;
 
@@ -146,8 +146,11 @@ pub(crate) fn unexpected(error: impl fmt::Display) -> Error {
     Error::failed(error, "report this with the command line")
 }
 
-/// Shows the progress of a long run on a terminal, over its previous line; `None` ends the line.
+/// Shows the progress of a long run if stderr is a terminal, over its previous line; `None` ends the line.
 pub(crate) fn progress(line: Option<fmt::Arguments<'_>>) {
+    if !io::stderr().is_terminal() {
+        return;
+    }
     let mut page = Page::new();
     match line {
         Some(line) => {
@@ -373,6 +376,15 @@ pub(crate) fn number(count: usize, what: &str) -> String {
     match count {
         1 => format!("1 {what}"),
         count => format!("{count} {what}s"),
+    }
+}
+
+/// A knob's value before the agent changed it, in words.
+pub(crate) fn prior_value(knob: &KnobStatus) -> String {
+    match (knob.foreign, &knob.prior) {
+        (true, _) => "set by somebody else, left alone".into(),
+        (false, Some(prior)) => knob_value(prior, knob.knob.is_memory()),
+        (false, None) => "not changed by us".into(),
     }
 }
 

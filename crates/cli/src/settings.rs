@@ -20,8 +20,18 @@ pub(crate) struct ConfigArgs {
     pub(crate) state_dir: Option<PathBuf>,
 }
 
+/// The options of commands that print a record.
+#[derive(Debug, Args)]
+pub(crate) struct OutputArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Settings of the policy; each has precedence over the configuration file.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Args)]
 pub(crate) struct PolicyArgs {
     /// Cgroups to manage, relative to the cgroup2 mount; may be repeated
     /// [default: the containers, pods and VMs that are found, and services that have a weight]
@@ -89,10 +99,6 @@ pub(crate) fn check_globs(globs: &[String]) -> Result<()> {
 impl PolicyArgs {
     /// True if any of these arguments was given.
     pub(crate) fn any(&self) -> bool {
-        !self.manage.is_empty()
-            || !self.exclude.is_empty()
-            || self.mode.is_some()
-            || self.objective.is_some()
-            || self.interval.is_some()
+        *self != PolicyArgs::default()
     }
 }

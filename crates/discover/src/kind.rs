@@ -33,15 +33,10 @@ pub enum Kind {
     Group,
 }
 
+/// Its word in JSON.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Kind::Container => "container",
-            Kind::Pod => "pod",
-            Kind::Service => "service",
-            Kind::Vm => "vm",
-            Kind::Group => "group",
-        })
+        self.serialize(f)
     }
 }
 

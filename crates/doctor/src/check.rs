@@ -110,14 +110,22 @@ impl Outcome {
 
     /// As [`Outcome::tree`], if the groups' memory is known.
     pub fn memory_groups<'a>(&mut self, facts: &'a Facts) -> Option<&'a [GroupFacts]> {
-        self.unknown.extend(facts.closed.iter().cloned());
-        self.known(facts.memory_groups())
+        self.controlled(facts, "memory", "memory")
     }
 
     /// As [`Outcome::tree`], if the groups' I/O is known.
     pub fn io_groups<'a>(&mut self, facts: &'a Facts) -> Option<&'a [GroupFacts]> {
+        self.controlled(facts, "io", "blkio")
+    }
+
+    fn controlled<'a>(
+        &mut self,
+        facts: &'a Facts,
+        controller: &str,
+        v1_name: &str,
+    ) -> Option<&'a [GroupFacts]> {
         self.unknown.extend(facts.closed.iter().cloned());
-        self.known(facts.io_groups())
+        self.known(facts.controlled_groups(controller, v1_name))
     }
 }
 

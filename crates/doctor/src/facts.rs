@@ -15,6 +15,11 @@ use justitia_policy::units::{Bytes, Limit, Weight};
 /// Name prefixes of devices below `/dev` that are sources of mounts and not disks.
 const NO_DISKS: [&str; 4] = ["loop", "zram", "ram", "fuse"];
 
+/// The reason why a rate is not known.
+pub(crate) fn no_second_look() -> Unread {
+    Unread::new("rates", "there was only one sample (--seconds 0)")
+}
+
 /// Index of a group in [`Facts::groups`].
 pub(crate) type At = usize;
 
@@ -98,40 +103,41 @@ pub struct GroupFacts {
 impl GroupFacts {
     /// Page cache at the first read: `file - shmem`.
     pub fn file(&self) -> Known<Option<Bytes>> {
-        self.stat(|stat| stat.memory().file, "file and shmem")
+        self.stat(0, |stat| stat.memory().file, "file and shmem")
     }
 
     /// Anonymous memory at the first read.
     pub fn anon(&self) -> Known<Option<Bytes>> {
-        self.stat(|stat| stat.anon.map(Bytes), "anon")
+        self.stat(0, |stat| stat.anon.map(Bytes), "anon")
     }
 
     /// Pages that are dirty or under writeback.
     pub fn dirty(&self) -> Known<Option<Bytes>> {
-        self.stat(|stat| stat.memory().file_dirty, "file_dirty")
+        self.stat(0, |stat| stat.memory().file_dirty, "file_dirty")
     }
 
-    fn stat(
+    /// A field of `memory.stat` at the first read (0) or the second one (1).
+    fn stat<T>(
         &self,
-        field: impl Fn(&MemoryStat) -> Option<Bytes>,
+        look: usize,
+        field: impl Fn(&MemoryStat) -> Option<T>,
         name: &str,
-    ) -> Known<Option<Bytes>> {
-        match self.stat[0].as_ref().map_err(Clone::clone)? {
-            None => Ok(None),
-            Some(stat) => field(stat).map(Some).ok_or_else(|| self.lacks(name)),
-        }
+    ) -> Known<Option<T>> {
+        let Some(stat) = self.stat[look].as_ref().map_err(Clone::clone)? else {
+            return Ok(None);
+        };
+        let lacks = || {
+            let what = format!("{} of {}", File::MemoryStat.name(), self.path);
+            Unread::new(what, format!("has no {name}"))
+        };
+        field(stat).map(Some).ok_or_else(lacks)
     }
 
     /// Time between its two reads; unknown if there was only one.
     fn window(&self) -> Known<f64> {
         self.window_s
             .filter(|window| *window > 0.0)
-            .ok_or_else(|| Unread::new("rates", "there was only one sample (--seconds 0)"))
-    }
-
-    fn lacks(&self, name: &str) -> Unread {
-        let what = format!("{} of {}", File::MemoryStat.name(), self.path);
-        Unread::new(what, format!("has no {name}"))
+            .ok_or_else(no_second_look)
     }
 
     /// The limit that its owner set: the smaller of `memory.max` and `memory.high`. The `memory.high` of a
@@ -170,17 +176,13 @@ impl GroupFacts {
 pub(crate) const BFQ: &str = "bfq";
 
 impl Facts {
-    /// The groups if their memory can be read; otherwise the reason why it cannot.
-    pub fn memory_groups(&self) -> Known<&[GroupFacts]> {
-        self.controlled_groups("memory", "memory")
-    }
-
-    /// The groups if their I/O can be read; otherwise the reason why it cannot.
-    pub fn io_groups(&self) -> Known<&[GroupFacts]> {
-        self.controlled_groups("io", "blkio")
-    }
-
-    fn controlled_groups(&self, controller: &str, v1_name: &str) -> Known<&[GroupFacts]> {
+    /// The groups if they have a controller; otherwise the reason why they have not. `v1_name`: its name in
+    /// cgroup v1.
+    pub(crate) fn controlled_groups(
+        &self,
+        controller: &str,
+        v1_name: &str,
+    ) -> Known<&[GroupFacts]> {
         self.tree.clone()?;
         let controllers = self.host.controllers.as_ref().map_err(Clone::clone)?;
         let have = controllers.iter().flatten();
@@ -221,15 +223,11 @@ impl Facts {
         field: impl Fn(&MemoryStat) -> Option<u64>,
         name: &str,
     ) -> Known<Option<f64>> {
-        let look = |stat: &Known<Option<MemoryStat>>| match stat.as_ref().map_err(Clone::clone)? {
-            None => Ok(None),
-            Some(stat) => field(stat).map(Some).ok_or_else(|| group.lacks(name)),
-        };
-        let Some(first) = look(&group.stat[0])? else {
+        let Some(first) = group.stat(0, &field, name)? else {
             return Ok(None);
         };
         let window = group.window()?;
-        let second = look(&group.stat[1])?;
+        let second = group.stat(1, &field, name)?;
         Ok(second.map(|second| (second as f64 - first as f64) / window))
     }
 

@@ -9,7 +9,7 @@ use justitia_cgroup::{xattr, Buffer, Child, Error, File, Fs, Group, GroupId};
 use justitia_discover::Owners;
 use justitia_policy::units::Bytes;
 
-use crate::facts::{Facts, GroupFacts, Knobs};
+use crate::facts::{no_second_look, Facts, GroupFacts, Knobs};
 
 /// The sources of facts.
 pub struct Look<'a> {
@@ -70,10 +70,6 @@ pub fn gather(look: Look) -> Facts {
         walk.facts.window_s = Some(window.as_secs_f64());
     }
     facts
-}
-
-fn no_second_look() -> Unread {
-    Unread::new("rates", "there was only one sample (--seconds 0)")
 }
 
 struct Walk<'a> {
@@ -140,41 +136,32 @@ impl Walk<'_> {
         let seen = Instant::now();
         let buffer = &mut self.buffer;
         // The root has statistics but neither limits nor weights, and its pressure is the host's.
-        let inner = parent.is_some();
+        let inner = parent.map(|_| group);
         let asked = match group.xattr(xattr::WEIGHT) {
             Ok(xattr) => Ok(self.owners.weight(&path, xattr.as_deref())),
             Err(error) if error.is_gone() => return Err(error),
             Err(error) => Err(unread(&path, &error)),
         };
-        let mut limit = |file| inner_file(inner, || group.known(file, buffer, memory::limit));
         let knobs = Knobs {
-            min: limit(File::MemoryMin)?,
-            low: limit(File::MemoryLow)?,
-            high: limit(File::MemoryHigh)?,
-            max: limit(File::MemoryMax)?,
-            swap_max: limit(File::MemorySwapMax)?,
+            min: known(inner, File::MemoryMin, buffer, memory::limit)?,
+            low: known(inner, File::MemoryLow, buffer, memory::limit)?,
+            high: known(inner, File::MemoryHigh, buffer, memory::limit)?,
+            max: known(inner, File::MemoryMax, buffer, memory::limit)?,
+            swap_max: known(inner, File::MemorySwapMax, buffer, memory::limit)?,
         };
-        let mut bytes = |file| inner_file(inner, || group.known(file, buffer, single));
-        let current = bytes(File::MemoryCurrent)?.map(|number| number.map(Bytes));
-        let swap = bytes(File::MemorySwapCurrent)?.map(|number| number.map(Bytes));
-        let mut weight = |file| inner_file(inner, || group.known(file, buffer, io::default_weight));
-        let io_weight = weight(File::IoWeight)?;
-        let bfq_weight = weight(File::IoBfqWeight)?;
-        let threaded = inner_file(inner, || {
-            group.known(File::CgroupType, buffer, |text| {
-                Some(text.trim_ascii() == b"threaded")
-            })
-        })?;
-        let mut happened = |file| {
-            let parse = |text: &[u8]| Some(memory::events(text));
-            inner_file(inner, || group.known(file, buffer, parse))
-        };
-        let events = happened(File::MemoryEvents)?;
-        let events_local = happened(File::MemoryEventsLocal)?;
-        let psi = if inner {
-            group.counts_pressure(buffer)?
-        } else {
-            Ok(true)
+        let bytes = |text: &[u8]| single(text).map(Bytes);
+        let current = known(inner, File::MemoryCurrent, buffer, bytes)?;
+        let swap = known(inner, File::MemorySwapCurrent, buffer, bytes)?;
+        let io_weight = known(inner, File::IoWeight, buffer, io::default_weight)?;
+        let bfq_weight = known(inner, File::IoBfqWeight, buffer, io::default_weight)?;
+        let is_threaded = |text: &[u8]| Some(text.trim_ascii() == b"threaded");
+        let threaded = known(inner, File::CgroupType, buffer, is_threaded)?;
+        let counts = |text: &[u8]| Some(memory::events(text));
+        let events = known(inner, File::MemoryEvents, buffer, counts)?;
+        let events_local = known(inner, File::MemoryEventsLocal, buffer, counts)?;
+        let psi = match inner {
+            Some(group) => group.counts_pressure(buffer)?,
+            None => Ok(true),
         };
         let has_memory = matches!(current, Ok(Some(_)));
         let facts = GroupFacts {
@@ -246,16 +233,14 @@ fn again<T>(
     }
 }
 
-/// Reads a file that the root does not have.
-fn inner_file<T>(
-    inner: bool,
-    read: impl FnOnce() -> Result<Known<Option<T>>, Error>,
+/// Reads a file of a group; the root (`None`) does not have it.
+fn known<T>(
+    group: Option<&Group>,
+    file: File,
+    buffer: &mut Buffer,
+    parse: impl FnOnce(&[u8]) -> Option<T>,
 ) -> Result<Known<Option<T>>, Error> {
-    if inner {
-        read()
-    } else {
-        Ok(Ok(None))
-    }
+    group.map_or(Ok(Ok(None)), |group| group.known(file, buffer, parse))
 }
 
 fn written(group: &Group, buffer: &mut Buffer) -> Result<Known<Option<u64>>, Error> {

@@ -83,30 +83,16 @@ fn owner(path: &str) -> Owner<'_> {
     let last = parts.next().unwrap_or_default();
     let parent = parts.next().unwrap_or_default();
     let scope = last.strip_suffix(".scope").unwrap_or(last);
-    if let Some(id) = scope.strip_prefix("docker-") {
-        return Owner::Engine {
-            program: "docker",
-            id: short(id),
-        };
-    }
-    if parent == "docker" {
-        return Owner::Engine {
-            program: "docker",
-            id: short(last),
-        };
-    }
-    if let Some(id) = scope.strip_prefix("libpod-") {
-        return Owner::Engine {
-            program: "podman",
-            id: short(id),
-        };
+    let engines = [("docker-", "docker"), ("libpod-", "podman")];
+    let named = engines
+        .into_iter()
+        .find_map(|(prefix, program)| Some((program, scope.strip_prefix(prefix)?)));
+    if let Some((program, id)) = named.or((parent == "docker").then_some(("docker", last))) {
+        // The first twelve digits of a container's ID, as the engines print it.
+        let id = id.get(..12).unwrap_or(id);
+        return Owner::Engine { program, id };
     }
     unit(path).map_or(Owner::Nobody, Owner::Unit)
-}
-
-/// The first twelve digits of a container's ID, as the engines print it.
-fn short(id: &str) -> &str {
-    id.get(..12).unwrap_or(id)
 }
 
 fn property(file: File) -> Option<&'static str> {

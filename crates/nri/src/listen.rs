@@ -60,12 +60,8 @@ enum End {
     Absent,
     /// The socket is not root's.
     Foreign(u32),
-    /// The runtime's error message.
-    Refused(String),
-    Silent,
-    Frame(FrameError),
-    Message,
-    Io(io::Error),
+    /// Anything else, in words.
+    Other(String),
 }
 
 impl Listener {
@@ -231,7 +227,11 @@ fn registration() -> Frame {
 fn registered(message: &Frame) -> Result<(), End> {
     let response = Response::decode(message.data.as_slice())?;
     match response.status {
-        Some(status) if status.code != 0 => Err(End::Refused(status.message)),
+        Some(status) if status.code != 0 => {
+            let words = status.message.escape_debug().take(MOST_WORDS);
+            let words: String = words.collect();
+            Err(End::Other(format!("it refuses the plugin ({words})")))
+        }
         _ => Ok(()),
     }
 }
@@ -250,7 +250,7 @@ impl End {
         let remedy = match self {
             End::Absent => "enable NRI in the runtime's configuration, or set nri = \"auto\"",
             End::Foreign(_) => "make root the owner of the socket, or set nri = \"off\"",
-            _ => "look at the runtime's log, or set nri = \"off\"",
+            End::Other(_) => "look at the runtime's log, or set nri = \"off\"",
         };
         Trouble {
             group: None,
@@ -268,14 +268,7 @@ impl fmt::Display for End {
         match self {
             End::Absent => f.write_str("nobody listens there"),
             End::Foreign(uid) => write!(f, "user {uid} listens there"),
-            End::Refused(words) => {
-                let words: String = words.escape_debug().take(MOST_WORDS).collect();
-                write!(f, "it refuses the plugin ({words})")
-            }
-            End::Silent => f.write_str("it does not answer"),
-            End::Frame(error) => write!(f, "it does not speak NRI ({error})"),
-            End::Message => f.write_str("it does not speak NRI (a message cannot be read)"),
-            End::Io(error) => error.fmt(f),
+            End::Other(words) => f.write_str(words),
         }
     }
 }
@@ -287,20 +280,20 @@ impl From<io::Error> for End {
             | ErrorKind::ConnectionRefused
             | ErrorKind::ConnectionReset
             | ErrorKind::BrokenPipe => End::Absent,
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => End::Silent,
-            _ => End::Io(error),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => End::Other("it does not answer".into()),
+            _ => End::Other(error.to_string()),
         }
     }
 }
 
 impl From<FrameError> for End {
     fn from(error: FrameError) -> End {
-        End::Frame(error)
+        End::Other(format!("it does not speak NRI ({error})"))
     }
 }
 
 impl From<prost::DecodeError> for End {
     fn from(_: prost::DecodeError) -> End {
-        End::Message
+        End::Other("it does not speak NRI (a message cannot be read)".into())
     }
 }

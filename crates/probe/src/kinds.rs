@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _};
 use justitia_probe::secret::{self, MysqlDefaults};
 use justitia_probe::targets::{exec, http, log, mysql, postgres, prometheus, redis};
 use justitia_probe::{Error, Objective, Open, Target, Tls};
@@ -228,10 +229,10 @@ fn of_redis(args: &RedisArgs, timeout: Duration) -> Result<Made, Error> {
 
 /// Host, port and whether TLS is used, from a host or a URL.
 fn redis_address(text: &str) -> Result<(String, Option<u16>, bool), Error> {
-    let (secure, rest) = match text.split_once("://") {
+    let secure = match text.split_once("://") {
         None => return Ok((text.to_owned(), None, false)),
-        Some(("redis", rest)) => (false, rest),
-        Some(("rediss", rest)) => (true, rest),
+        Some(("redis", _)) => false,
+        Some(("rediss", _)) => true,
         Some(_) => {
             return Err(Error::usage(
                 format!("{text} is neither a redis:// nor a rediss:// URL"),
@@ -239,16 +240,11 @@ fn redis_address(text: &str) -> Result<(String, Option<u16>, bool), Error> {
             ))
         }
     };
-    let (address, database) = rest.split_once('/').unwrap_or((rest, ""));
-    let (host, port) = match address.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
-        _ => (address, Some(REDIS_PORT)),
-    };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
     // The number of a database does not change what is measured.
-    match port {
-        Some(port) if !host.is_empty() && database.parse::<u16>().is_ok() | database.is_empty() => {
-            Ok((host.to_owned(), Some(port), secure))
+    let info = text.into_connection_info();
+    match info.as_ref().map(ConnectionInfo::addr) {
+        Ok(ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }) => {
+            Ok((host.clone(), Some(*port), secure))
         }
         _ => Err(Error::usage(
             format!("{text} is not a URL of a Redis server"),

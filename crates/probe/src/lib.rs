@@ -16,7 +16,6 @@
 //! [`Duration`]: std::time::Duration
 
 pub mod declare;
-pub mod error;
 pub mod judge;
 pub mod measure;
 pub mod objective;
@@ -29,7 +28,6 @@ pub mod tls;
 pub mod words;
 
 pub use declare::{Sink, XattrSink};
-pub use error::Trouble;
 pub use judge::Judge;
 pub use justitia_report::error::{Error, Exit};
 pub use measure::Measurement;
@@ -38,3 +36,6 @@ pub use run::{once, run, Config, Happening};
 pub use sampler::{Event, Open};
 pub use targets::Target;
 pub use tls::Tls;
+
+/// The error of a measurement that failed this time. The probe goes on; any other error ends it.
+pub type Trouble = Error;

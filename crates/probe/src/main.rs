@@ -140,21 +140,17 @@ fn stop_on_signals(events: Sender<Event>) -> std::io::Result<()> {
 }
 
 /// Prints what happens.
-struct Teller {
-    each: bool,
-    json: bool,
-    verbose: bool,
+struct Teller<'a> {
+    args: &'a CommonArgs,
     stats: Option<(Stats, Instant)>,
     stop: Sender<Event>,
 }
 
-impl Teller {
-    fn new(common: &CommonArgs, stop: Sender<Event>) -> Teller {
+impl Teller<'_> {
+    fn new(args: &CommonArgs, stop: Sender<Event>) -> Teller<'_> {
         Teller {
-            each: common.dry_run,
-            json: common.json,
-            verbose: common.verbose,
-            stats: common.stats.then(|| (Stats::start(), Instant::now())),
+            args,
+            stats: args.stats.then(|| (Stats::start(), Instant::now())),
             stop,
         }
     }
@@ -166,7 +162,7 @@ impl Teller {
                 seen,
                 verdict,
             } => {
-                if self.json {
+                if self.args.json {
                     self.say(
                         &json!({
                             "at": now(),
@@ -177,22 +173,22 @@ impl Teller {
                         })
                         .to_string(),
                     );
-                } else if self.each {
+                } else if self.args.dry_run {
                     self.say(&value(verdict.color, *count, &verdict.reason));
-                } else if self.verbose {
+                } else if self.args.verbose {
                     self.say(&format!("{}: {}", verdict.color, verdict.reason));
                 }
                 self.say_stats();
             }
             Happening::Silent(trouble) => {
-                if self.json {
+                if self.args.json {
                     let line = json!({ "at": now(), "color": null, "cause": trouble.cause });
                     self.say(&line.to_string());
                 }
                 self.say_stats();
             }
             Happening::Changed { from, verdict } => {
-                if !(self.json || self.each) {
+                if !(self.args.json || self.args.dry_run) {
                     let was = from.map_or("at first".to_owned(), |from| format!("was {from}"));
                     self.say(&format!("{} ({was}): {}", verdict.color, verdict.reason));
                 }
@@ -229,7 +225,7 @@ impl Teller {
 
     /// Prints a line. A reader who closed our output wants no more of it, so the probe ends.
     fn say(&self, line: &str) {
-        if !print(line) && (self.each || self.json) {
+        if !print(line) && (self.args.dry_run || self.args.json) {
             let _ = self.stop.send(Event::Stop);
         }
     }

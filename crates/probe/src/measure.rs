@@ -35,11 +35,6 @@ impl Rate {
         let elapsed = at_seconds - then;
         (elapsed > 0.0 && counter >= before).then(|| (counter - before) / elapsed)
     }
-
-    /// Forgets the last value after a connection was lost.
-    pub fn forget(&mut self) {
-        self.last = None;
-    }
 }
 
 /// The value that `percent` of the samples do not exceed (nearest rank); sorts the samples.

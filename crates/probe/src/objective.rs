@@ -18,7 +18,7 @@ use justitia_args::probe::Threshold;
 use justitia_policy::color::Color;
 
 use crate::measure::Measurement;
-use crate::words::{count, number, time};
+use crate::words::{number, time};
 
 /// True if a value is beyond a limit by more than `slack`, a fraction of the limit.
 fn is_beyond(limit: Threshold, value: f64, slack: f64) -> bool {
@@ -68,11 +68,7 @@ impl Default for Objective {
 
 /// The order of badness: green 0, yellow 1, red 2.
 pub fn badness(color: Color) -> u8 {
-    match color {
-        Color::Green => 0,
-        Color::Yellow => 1,
-        Color::Red => 2,
-    }
+    color as u8
 }
 
 /// The worse of two colors.
@@ -152,7 +148,7 @@ impl Objective {
             });
         }
         if let Some(waiting) = seen.waiting {
-            parts.push(format!("{} waiting", count(waiting)));
+            parts.push(format!("{waiting:.0} waiting"));
         }
         if let Some(value) = seen.value {
             let limit = match (self.red, self.yellow) {

@@ -9,12 +9,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use crate::declare::{value, Sink};
-use crate::error::Trouble;
 use crate::judge::{Judge, Verdict};
 use crate::measure::Measurement;
 use crate::objective::Objective;
 use crate::sampler::{Event, Open, Sampler};
 use crate::words::time;
+use crate::Trouble;
 use justitia_report::error::Error;
 
 use justitia_policy::color::Color;
@@ -160,7 +160,7 @@ fn unanswered(config: &Config, course: &mut Loop<'_>, sampler: &mut Sampler) {
     };
     if taken >= config.timeout {
         sampler.give_up(now);
-        return course.lost(&Trouble::new(
+        return course.lost(&Trouble::failed(
             format!("no answer within {}", time(config.timeout.as_secs_f64())),
             "check whether the server hangs; the probe keeps trying",
         ));
@@ -233,7 +233,7 @@ impl Loop<'_> {
     fn silent(&mut self) {
         self.judge.miss();
         let cause = self.outage.as_ref().map_or("not measured", |o| &o.cause);
-        let trouble = Trouble::new(cause, "the probe keeps trying");
+        let trouble = Trouble::failed(cause, "the probe keeps trying");
         (self.tell)(Happening::Silent(&trouble));
     }
 }
@@ -258,7 +258,7 @@ pub fn once(config: &Config, events: (Sender<Event>, &Receiver<Event>)) -> Resul
         match receiver.recv_timeout(config.timeout) {
             Ok(Event::Answer { worker, result }) => {
                 sampler.answered(worker);
-                result.map_err(|trouble| Error::failed(trouble.cause, trouble.remedy))
+                result
             }
             Ok(Event::Stop) => Err(Error::failed("interrupted", "run it again")),
             Err(_) => Err(Error::failed(

@@ -9,9 +9,9 @@ use std::sync::mpsc::{sync_channel, Sender, SyncSender};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::error::Trouble;
 use crate::measure::Measurement;
 use crate::targets::Target;
+use crate::Trouble;
 
 /// Makes an unconnected target for a new thread.
 pub type Open = Arc<dyn Fn() -> Box<dyn Target> + Send + Sync>;

@@ -16,21 +16,19 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Reads a password from the first line of a file.
-pub fn of_file(path: &Path) -> Result<Secret, Error> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Error::failed(
-            format!("cannot read the password in {}: {error}", path.display()),
-            "check the path and that this user may read it",
-        )
-    })?;
-    Ok(Secret(text.lines().next().unwrap_or_default().to_owned()))
-}
-
-/// Reads a password from the file if one is named, otherwise from the environment variable.
+/// Reads a password from the first line of the file if one is named, otherwise from the environment variable.
 pub fn find(file: Option<&Path>, variable: &str) -> Result<Option<Secret>, Error> {
     match file {
-        Some(path) => of_file(path).map(Some),
+        Some(path) => {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                Error::failed(
+                    format!("cannot read the password in {}: {error}", path.display()),
+                    "check the path and that this user may read it",
+                )
+            })?;
+            let first = text.lines().next().unwrap_or_default();
+            Ok(Some(Secret(first.to_owned())))
+        }
         None => Ok(std::env::var(variable).ok().map(Secret)),
     }
 }

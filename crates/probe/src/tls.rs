@@ -19,7 +19,7 @@ use rustls::{
     SignatureScheme,
 };
 
-use crate::error::Trouble;
+use crate::Trouble;
 
 /// The checks of a server's certificate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Tls {
         let Some(path) = &self.ca else {
             let found = rustls_native_certs::load_native_certs();
             if found.certs.is_empty() {
-                return Err(Trouble::new(
+                return Err(Trouble::failed(
                     "this system trusts no certificate authority: its store is empty or missing",
                     "install ca-certificates, or name the authority's file with --tls-ca",
                 ));
@@ -97,7 +97,7 @@ impl Tls {
         };
         let chain = certificates(certificate)?;
         let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| {
-            Trouble::new(
+            Trouble::failed(
                 format!("no key in {}: {error}", key.display()),
                 "name a PEM file with a private key that has no passphrase",
             )
@@ -135,7 +135,7 @@ impl Tls {
 
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Trouble> {
     fs::read(path).map_err(|error| {
-        Trouble::new(
+        Trouble::failed(
             format!("cannot read {}: {error}", path.display()),
             "check the path and that this user may read it",
         )
@@ -147,7 +147,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Trouble> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        _ => Err(Trouble::new(
+        _ => Err(Trouble::failed(
             format!("no certificate in {}", path.display()),
             "name a PEM file: its lines begin with -----BEGIN CERTIFICATE-----",
         )),
@@ -155,7 +155,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Trouble> {
 }
 
 fn unusable(error: &Error) -> Trouble {
-    Trouble::new(
+    Trouble::failed(
         format!("the client certificate cannot be used: {error}"),
         "check that the files of --tls-cert and --tls-key belong together",
     )
@@ -179,7 +179,7 @@ impl Lenient {
             let builder =
                 WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
             builder.build().map_err(|error| {
-                Trouble::new(
+                Trouble::failed(
                     format!("the certificate authorities cannot be used: {error}"),
                     "check the file of --tls-ca",
                 )
@@ -254,7 +254,7 @@ pub(crate) fn said(server: &str, error: &(dyn StdError + 'static)) -> Option<Tro
             "see the server's log",
         ),
     };
-    Some(Trouble::new(format!("{server}: {what}"), remedy))
+    Some(Trouble::failed(format!("{server}: {what}"), remedy))
 }
 
 /// Cause and remedy for a server that does not speak TLS.

@@ -16,10 +16,6 @@ pub fn number(value: f64) -> String {
     }
 }
 
-pub fn count(value: f64) -> String {
-    format!("{value:.0}")
-}
-
 /// A time in seconds, in the unit that fits.
 pub fn time(seconds: f64) -> String {
     if seconds.is_infinite() {

@@ -12,6 +12,7 @@
 //!
 //! Memory is bounded by [`LONGEST`], whatever a frame claims.
 
+use std::fmt;
 use std::io::{self, Read};
 
 use zstd::bulk::Compressor;
@@ -70,10 +71,43 @@ pub(crate) enum Piece {
         offset: u64,
         contents: Vec<u8>,
     },
-    /// Bytes that do not decode, followed by a frame that does.
-    Damaged { offset: u64, bytes: u64 },
-    /// Bytes that do not decode, followed by none that do.
-    Torn { offset: u64, bytes: u64 },
+    /// Bytes that do not decode.
+    Unread(Note),
+}
+
+/// A part of a record that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Note {
+    /// Bytes in the middle are damaged, or build on damaged ones.
+    Damaged {
+        /// Offset of the first of them.
+        offset: u64,
+        /// Number of them. Reading went on after them.
+        bytes: u64,
+    },
+    /// Nothing up to the end decodes: the recorder was killed, or the disk was full.
+    Torn {
+        /// Offset of the torn end.
+        offset: u64,
+        /// Number of bytes that were dropped.
+        bytes: u64,
+    },
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::Damaged { offset, bytes } => write!(
+                f,
+                "{bytes} bytes at byte {offset} are damaged or depend on damaged ones; reading continued at byte {}",
+                offset + bytes
+            ),
+            Note::Torn { offset, bytes } => write!(
+                f,
+                "the last {bytes} bytes, from byte {offset}, are incomplete: dropped"
+            ),
+        }
+    }
 }
 
 /// The pieces of a file after its preamble.
@@ -117,10 +151,8 @@ impl<R: Read> Frames<R> {
             match found {
                 // It is decoded again at its turn.
                 Some(_) if bytes > 0 => {
-                    return Ok(Some(Piece::Damaged {
-                        offset: began,
-                        bytes,
-                    }));
+                    let offset = began;
+                    return Ok(Some(Piece::Unread(Note::Damaged { offset, bytes })));
                 }
                 Some((length, contents)) => {
                     self.skip(length);
@@ -131,11 +163,8 @@ impl<R: Read> Frames<R> {
                     }));
                 }
                 None if self.available().is_empty() => {
-                    let torn = Piece::Torn {
-                        offset: began,
-                        bytes,
-                    };
-                    return Ok((bytes > 0).then_some(torn));
+                    let offset = began;
+                    return Ok((bytes > 0).then_some(Piece::Unread(Note::Torn { offset, bytes })));
                 }
                 None => {
                     self.before.clear();

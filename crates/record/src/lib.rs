@@ -31,8 +31,9 @@ mod writer;
 
 pub use encode::Encoder;
 pub use error::{Error, Result};
+pub use frame::Note;
 pub use model::{Remembered, Session, Source, Tick};
-pub use reader::{Item, Note, Reader};
+pub use reader::{Item, Reader};
 pub use replay::{path_of, Difference, Options, Replayer, Step};
 pub use summary::{GroupSummary, Summary};
 pub use writer::{Existing, Writer};

@@ -78,6 +78,12 @@ impl Tick {
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.elapsed_ns)
     }
+
+    /// A time of day for [`Tick::at_unix_ms`] and [`Session::started_unix_ms`]; times before 1970 become 1970.
+    pub fn unix_ms(time: SystemTime) -> u64 {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
 }
 
 impl Remembered {
@@ -95,19 +101,6 @@ impl Remembered {
             return None;
         }
         State::deserialize(&self.state).ok()
-    }
-}
-
-/// A time of day as records keep it; times before 1970 become 1970.
-pub(crate) fn unix_ms(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-impl Tick {
-    /// A time of day for [`Tick::at_unix_ms`] and [`Session::started_unix_ms`].
-    pub fn unix_ms(time: SystemTime) -> u64 {
-        unix_ms(time)
     }
 }
 

@@ -3,7 +3,6 @@
 //! Damage costs the ticks up to the next key frame, and is reported with its place. Only a file of a later
 //! version, or one that is not a record, is an error.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -12,7 +11,7 @@ use serde::Deserialize as _;
 
 use crate::encode::Entry;
 use crate::error::{self, Result};
-use crate::frame::{format_of, Frames, Piece, PREAMBLE};
+use crate::frame::{format_of, Frames, Note, Piece, PREAMBLE};
 use crate::model::{Session, Tick};
 use crate::FORMAT;
 
@@ -30,41 +29,6 @@ pub enum Item {
     Note(Note),
     /// The recorder ended properly.
     End,
-}
-
-/// A part of a record that could not be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Note {
-    /// Bytes in the middle are damaged, or build on damaged ones.
-    Damaged {
-        /// Offset of the first of them.
-        offset: u64,
-        /// Number of them. Reading went on after them.
-        bytes: u64,
-    },
-    /// Nothing up to the end decodes: the recorder was killed, or the disk was full.
-    Torn {
-        /// Offset of the torn end.
-        offset: u64,
-        /// Number of bytes that were dropped.
-        bytes: u64,
-    },
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Note::Damaged { offset, bytes } => write!(
-                f,
-                "{bytes} bytes at byte {offset} are damaged or depend on damaged ones; reading continued at byte {}",
-                offset + bytes
-            ),
-            Note::Torn { offset, bytes } => write!(
-                f,
-                "the last {bytes} bytes, from byte {offset}, are incomplete: dropped"
-            ),
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -103,14 +67,12 @@ impl<R: Read> Reader<R> {
     fn advance(&mut self) -> Result<Option<Item>> {
         let piece = self.frames.next();
         let piece = piece.map_err(|error| error::io("read", &self.name, &error))?;
-        Ok(match piece {
-            None => None,
-            Some(Piece::Damaged { offset, bytes }) => {
-                Some(Item::Note(Note::Damaged { offset, bytes }))
-            }
-            Some(Piece::Torn { offset, bytes }) => Some(Item::Note(Note::Torn { offset, bytes })),
-            Some(Piece::Frame { offset, contents }) => Some(self.item(offset, &contents)?),
-        })
+        piece
+            .map(|piece| match piece {
+                Piece::Unread(note) => Ok(Item::Note(note)),
+                Piece::Frame { offset, contents } => self.item(offset, &contents),
+            })
+            .transpose()
     }
 
     /// Decodes the contents of a frame. Its checksum is right, so contents that do not parse are of a later

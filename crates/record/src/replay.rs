@@ -50,16 +50,6 @@ impl Options<'_> {
     }
 }
 
-impl std::fmt::Debug for Options<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options")
-            .field("config", &self.config)
-            .field("mode", &self.mode)
-            .field("objective", &self.objective)
-            .finish_non_exhaustive()
-    }
-}
-
 /// One tick, as recorded and as replayed.
 #[derive(Debug, Clone)]
 pub struct Step {
@@ -140,7 +130,6 @@ pub fn path_of(snapshot: &Snapshot, id: GroupId) -> String {
 }
 
 /// Runs the policy over ticks, one after the other.
-#[derive(Debug)]
 pub struct Replayer<'a> {
     options: Options<'a>,
     state: Option<State>,

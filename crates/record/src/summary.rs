@@ -87,8 +87,9 @@ pub struct Summary {
     pub differences: u64,
     /// The groups, by path.
     pub groups: Vec<GroupSummary>,
+    /// The first differences, in order of time.
     #[serde(skip)]
-    first: Vec<Difference>,
+    pub first_differences: Vec<Difference>,
     #[serde(skip)]
     keep: usize,
     #[serde(skip)]
@@ -147,11 +148,6 @@ impl Summary {
         }
     }
 
-    /// The first differences, in order of time.
-    pub fn first_differences(&self) -> &[Difference] {
-        &self.first
-    }
-
     pub fn add(&mut self, step: &Step) {
         let seconds = step.elapsed_s;
         self.ticks += 1;
@@ -173,8 +169,9 @@ impl Summary {
         }
         let differences = step.differences();
         self.differences += differences.len() as u64;
-        let room = self.keep.saturating_sub(self.first.len());
-        self.first.extend(differences.into_iter().take(room));
+        let room = self.keep.saturating_sub(self.first_differences.len());
+        self.first_differences
+            .extend(differences.into_iter().take(room));
     }
 
     fn add_plan(

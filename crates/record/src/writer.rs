@@ -16,7 +16,7 @@ use rustix::fs::{flock, FlockOperation};
 
 use crate::encode::Encoder;
 use crate::error::{self, Error, Result};
-use crate::frame::{Frames, Piece, PREAMBLE};
+use crate::frame::{Frames, Note, Piece, PREAMBLE};
 use crate::model::{Session, Tick};
 use crate::reader::check_preamble;
 
@@ -146,7 +146,7 @@ impl Writer {
         loop {
             let piece = frames.next();
             match piece.map_err(|error| self.io("read", &error))? {
-                Some(Piece::Torn { offset, bytes }) => {
+                Some(Piece::Unread(Note::Torn { offset, bytes })) => {
                     self.length = offset;
                     self.dropped = bytes;
                     break;

@@ -182,7 +182,7 @@ fn another_weight_is_open_loop_and_shows_what_it_would_change() {
     let summary = summary(&replay(&bytes, options));
     assert!(summary.open_loop && summary.same < summary.ticks);
     assert!(summary.first_difference_s.is_some() && summary.differences > 0);
-    assert_eq!(summary.first_differences().len(), 5);
+    assert_eq!(summary.first_differences.len(), 5);
     let group = &summary.groups[0];
     assert_eq!(
         (group.weight, group.recorded_weight),

@@ -7,20 +7,16 @@ use std::path::Path;
 /// The exit status of the process when an error reaches `main`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    Failed,
+    Failed = 1,
     /// Wrong arguments or configuration.
-    Usage,
+    Usage = 2,
     /// The environment lacks what the request needs (`EX_UNAVAILABLE` of `sysexits.h`).
-    Environment,
+    Environment = 69,
 }
 
 impl Exit {
     pub fn code(self) -> u8 {
-        match self {
-            Exit::Failed => 1,
-            Exit::Usage => 2,
-            Exit::Environment => 69,
-        }
+        self as u8
     }
 }
 

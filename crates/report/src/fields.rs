@@ -43,6 +43,7 @@ use serde::Serialize;
 
 use crate::own::Own;
 use crate::status::{DeviceStatus, GateDeviceStatus, GroupStatus, Report};
+use crate::text::word;
 
 /// One value that the agent reports.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -86,13 +87,8 @@ pub enum Kind {
 
 impl Kind {
     /// The word in a `# TYPE` line.
-    pub fn word(self) -> &'static str {
-        match self {
-            Kind::Gauge => "gauge",
-            Kind::Counter => "counter",
-            Kind::Info => "info",
-            Kind::StateSet => "stateset",
-        }
+    pub fn word(self) -> String {
+        word(&self)
     }
 
     /// The suffix of a sample's name after the family's name.
@@ -132,25 +128,12 @@ pub enum Get {
     Watch(fn(&Finding) -> Option<f64>),
 }
 
-impl Get {
-    /// The label that distinguishes the samples.
-    pub fn label(self) -> Option<&'static str> {
-        match self {
-            Get::Report(_) | Get::ReportInfo(_) | Get::Own(_) => None,
-            Get::Group(_) | Get::GroupInfo(_) | Get::GroupState(..) | Get::Knob(_) => Some("group"),
-            Get::Device(_) => Some("disk"),
-            Get::GateDevice(_) => Some("device"),
-            Get::Watch(_) => Some("decision"),
-        }
-    }
-}
-
-/// A field of the report, by its path and unit.
-const fn field(json: &'static str, unit: &'static str) -> Field {
+/// A field of the report: its path, its unit, and its description.
+const fn field(json: &'static str, unit: &'static str, help: &'static str) -> Field {
     Field {
         json: Some(json),
         unit,
-        help: "",
+        help,
         metric: None,
     }
 }
@@ -159,18 +142,11 @@ const fn field(json: &'static str, unit: &'static str) -> Field {
 const fn extra(help: &'static str) -> Field {
     Field {
         json: None,
-        unit: "",
-        help,
-        metric: None,
+        ..field("", "", help)
     }
 }
 
 impl Field {
-    /// Adds the description.
-    const fn help(self, help: &'static str) -> Field {
-        Field { help, ..self }
-    }
-
     /// Adds a metric.
     const fn metric(self, name: &'static str, kind: Kind, get: Get) -> Field {
         Field {
@@ -230,33 +206,22 @@ impl<T: Number> Number for Option<T> {
     }
 }
 
-impl Number for f64 {
-    fn sample(self) -> Option<f64> {
-        Some(self)
-    }
-}
-
-impl Number for u64 {
-    fn sample(self) -> Option<f64> {
-        Some(self as f64)
-    }
-}
-
-impl Number for u32 {
-    fn sample(self) -> Option<f64> {
-        Some(f64::from(self))
-    }
-}
-
-impl Number for usize {
-    fn sample(self) -> Option<f64> {
-        Some(self as f64)
-    }
-}
-
 /// 1 yes, 0 no.
 impl Number for bool {
     fn sample(self) -> Option<f64> {
         Some(f64::from(u8::from(self)))
     }
 }
+
+macro_rules! numbers {
+    ($($kind:ty)+) => {
+        $(impl Number for $kind {
+            #[allow(clippy::cast_lossless, reason = "one macro for all")]
+            fn sample(self) -> Option<f64> {
+                Some(self as f64)
+            }
+        })+
+    };
+}
+
+numbers!(f64 u64 u32 usize);

@@ -10,25 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::text::printable;
 
-/// Priorities of `syslog(3)` that are used here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
-    Warning,
-    /// An event that an operator looks for later: start, stop, a group that joined.
-    Info,
-    /// Each line of each plan; only with `--verbose`.
-    Debug,
-}
-
-impl Level {
-    fn prefix(self) -> &'static str {
-        match self {
-            Level::Warning => "<4>",
-            Level::Info => "<6>",
-            Level::Debug => "<7>",
-        }
-    }
-}
+/// Priorities of `syslog(3)` as journald's prefixes.
+const WARNING: &str = "<4>";
+/// An event that an operator looks for later: start, stop, a group that joined.
+const INFO: &str = "<6>";
+/// Each line of each plan; only with `--verbose`.
+const DEBUG: &str = "<7>";
 
 /// A log. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -82,16 +69,16 @@ impl Log {
     }
 
     pub fn info(&self, message: impl fmt::Display) {
-        self.write(Level::Info, &message);
+        self.write(INFO, &message);
     }
 
     pub fn warn(&self, message: impl fmt::Display) {
-        self.write(Level::Warning, &message);
+        self.write(WARNING, &message);
     }
 
     pub fn debug(&self, message: impl fmt::Display) {
         if self.verbose {
-            self.write(Level::Debug, &message);
+            self.write(DEBUG, &message);
         }
     }
 
@@ -105,11 +92,11 @@ impl Log {
         }
         if seen.insert(text.clone()) {
             drop(seen);
-            self.write(Level::Warning, &text);
+            self.write(WARNING, &text);
         }
     }
 
-    fn write(&self, level: Level, message: &dyn fmt::Display) {
+    fn write(&self, priority: &str, message: &dyn fmt::Display) {
         if let Some(lines) = &self.captured {
             lines
                 .lock()
@@ -117,7 +104,7 @@ impl Log {
                 .push(printable(&message.to_string()).into_owned());
             return;
         }
-        let prefix = if self.prefix { level.prefix() } else { "" };
+        let prefix = if self.prefix { priority } else { "" };
         // One write call, so that lines of other processes do not interleave.
         let message = message.to_string();
         let line = format!("{prefix}justitia: {}\n", printable(&message));

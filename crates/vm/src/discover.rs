@@ -60,17 +60,6 @@ pub enum Manager {
     Plain,
 }
 
-impl Manager {
-    pub fn name(self) -> &'static str {
-        match self {
-            Manager::Machine => "machine",
-            Manager::Kata => "kata",
-            Manager::Container => "container",
-            Manager::Plain => "plain",
-        }
-    }
-}
-
 #[derive(Debug, Default)]
 pub struct Found {
     /// In order of process IDs.

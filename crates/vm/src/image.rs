@@ -66,27 +66,22 @@ impl Image {
         }
         let mount = open.info.mount;
         let device = mount.and_then(|mount| processes.device_of_mount(pid, mount));
-        let key = if block {
-            let rdev = meta.rdev();
-            Key::block_device(rustix::fs::major(rdev), rustix::fs::minor(rdev))
+        let (dev, ino, rdev) = (meta.dev(), meta.ino(), meta.rdev());
+        let (identity, key) = if block {
+            let key = Key::block_device(rustix::fs::major(rdev), rustix::fs::minor(rdev));
+            (
+                Identity {
+                    dev: u64::MAX,
+                    ino: rdev,
+                },
+                key,
+            )
         } else {
-            let dev = meta.dev();
             let (major, minor) = device
                 .map_or((rustix::fs::major(dev), rustix::fs::minor(dev)), |device| {
                     (device.major, device.minor)
                 });
-            Key::file(major, minor, meta.ino())
-        };
-        let identity = if block {
-            Identity {
-                dev: u64::MAX,
-                ino: meta.rdev(),
-            }
-        } else {
-            Identity {
-                dev: meta.dev(),
-                ino: meta.ino(),
-            }
+            (Identity { dev, ino }, Key::file(major, minor, ino))
         };
         let sight = Sight::probe(&file);
         Ok(Some(Image {

@@ -85,15 +85,19 @@ fn each_page_has_as_many_requests_as_were_made_up_to_seven() {
         assert_eq!(counts(&book), truth, "{tier}");
         let told = tracker.image(image.key).unwrap();
         assert_eq!(
-            (told.requested, told.again, told.lost),
+            (told.requested_pages, told.again_pages, told.lost_pages),
             (requested, again, 0),
             "{tier}"
         );
         // No page was reclaimed meanwhile, so each was fetched once.
         let warm = image.resident().unwrap().cached;
-        assert_eq!(cold + told.fetched, warm, "{tier}");
+        assert_eq!(cold + told.fetched_pages(), warm, "{tier}");
         let mine = tracker.machine(machine.pid()).unwrap();
-        assert_eq!((mine.requested, mine.again), (requested, again), "{tier}");
+        assert_eq!(
+            (mine.requested_pages, mine.again_pages),
+            (requested, again),
+            "{tier}"
+        );
         let mut used = Vec::new();
         book.take_used(&mut used);
         assert_eq!(used, [0, 1, 2, 3], "{tier}");
@@ -128,8 +132,11 @@ fn a_written_page_is_used_but_neither_requested_nor_fetched() {
     assert!(used[100..200].iter().all(|&used| used) && others < 400);
     assert!(book.times(0).1 > 0, "it says when");
     let told = tracker.image(image.key).unwrap();
-    assert_eq!((told.requested, told.again), (0, 0));
-    assert!(told.fetched <= 2, "whole pages need not be read: {told:?}");
+    assert_eq!((told.requested_pages, told.again_pages), (0, 0));
+    assert!(
+        told.fetched_pages() <= 2,
+        "whole pages need not be read: {told:?}"
+    );
 }
 
 #[test]
@@ -142,10 +149,13 @@ fn other_processes_give_no_counts_and_a_forgotten_image_is_not_tracked() {
     let mut tracker = Tracker::open().unwrap();
     let book = tracker.register(image.key, PAGES, None).unwrap();
     warm(&path, 0, PAGES);
-    let foreign = tracker.image(image.key).unwrap().foreign;
+    let foreign = tracker.image(image.key).unwrap().foreign_pages;
     machine.read(0, 0, 64);
     let told = tracker.image(image.key).unwrap();
-    assert_eq!((told.requested, told.foreign), (0, foreign + 64));
+    assert_eq!(
+        (told.requested_pages, told.foreign_pages),
+        (0, foreign + 64)
+    );
     tracker.add_machine(machine.pid()).unwrap();
     machine.read(0, 0, 32);
     // A backup: this process is not a machine.
@@ -155,7 +165,7 @@ fn other_processes_give_no_counts_and_a_forgotten_image_is_not_tracked() {
     assert!(counted[32..].iter().all(|&count| count == 0), "{counted:?}");
     tracker.forget(image.key);
     machine.read(0, 0, 32);
-    assert_eq!(tracker.image(image.key), None);
+    assert!(tracker.image(image.key).is_none());
     assert_eq!(counts(&book)[0], 1);
 }
 
@@ -173,7 +183,7 @@ fn an_image_that_grows_keeps_its_counts() {
     machine.read(0, 10, 20);
     machine.read(0, 1500, 1600);
     assert_eq!(
-        tracker.image(image.key).unwrap().lost,
+        tracker.image(image.key).unwrap().lost_pages,
         100,
         "beyond its end"
     );
@@ -187,6 +197,9 @@ fn an_image_that_grows_keeps_its_counts() {
     assert_eq!((count(&block, 10), count(&block, 19)), (2, 1));
     assert_eq!(count(&large.block(1500 / 256), 1500 % 256), 1);
     let told = tracker.image(image.key).unwrap();
-    assert_eq!((told.requested, told.lost), (10 + 100 + 5 + 100, 100));
+    assert_eq!(
+        (told.requested_pages, told.lost_pages),
+        (10 + 100 + 5 + 100, 100)
+    );
     assert_eq!(PAGE, rustix::param::page_size() as u64);
 }

@@ -43,7 +43,7 @@ impl Format {
     }
 
     /// A family's suffix of the name and its type, for the `# TYPE` line.
-    fn family(self, kind: Kind) -> (&'static str, &'static str) {
+    fn family(self, kind: Kind) -> (&'static str, String) {
         match (self, kind) {
             (Format::OpenMetrics, kind) => ("", kind.word()),
             (Format::Text, Kind::Counter) => (kind.suffix(), kind.word()),

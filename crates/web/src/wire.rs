@@ -5,6 +5,7 @@
 //! record of 16 KiB and [`UNSENT`] bytes of the answer.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -13,8 +14,6 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, Stream};
-
-use crate::listener::Socket;
 
 /// Limit of TLS's buffer of unsent bytes.
 const UNSENT: usize = 32 << 10;
@@ -47,7 +46,7 @@ pub(crate) fn configuration(told: &feed::Tls) -> Result<Arc<ServerConfig>, Strin
 
 #[derive(Debug)]
 pub(super) struct Wire {
-    socket: Socket,
+    socket: TcpStream,
     tls: Option<Box<ServerConnection>>,
     /// No byte was read yet.
     fresh: bool,
@@ -64,7 +63,7 @@ pub(super) enum Heard {
 }
 
 impl Wire {
-    pub(super) fn new(socket: Socket, tls: Option<Arc<ServerConfig>>) -> io::Result<Wire> {
+    pub(super) fn new(socket: TcpStream, tls: Option<Arc<ServerConfig>>) -> io::Result<Wire> {
         let connect = |config| {
             let mut tls = ServerConnection::new(config).map_err(io::Error::other)?;
             tls.set_buffer_limit(Some(UNSENT));
@@ -85,7 +84,9 @@ impl Wire {
 
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Heard> {
         if self.fresh && self.tls.is_some() {
-            if self.socket.peek()?.is_some_and(|byte| byte != HANDSHAKE) {
+            let mut first = [HANDSHAKE];
+            self.socket.peek(&mut first)?;
+            if first != [HANDSHAKE] {
                 self.tls = None;
                 return Ok(Heard::NoTls);
             }
@@ -119,7 +120,7 @@ impl Wire {
                 }
             }
         }
-        self.socket.end()
+        self.socket.shutdown(Shutdown::Write)
     }
 }
 

@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use super::status;
 use crate::output::{self, Page, Screen, Table};
-use crate::settings::{self, ConfigArgs};
+use crate::settings::{self, OutputArgs};
 
 /// Arguments of `justitia color`.
 #[derive(Debug, Args)]
@@ -57,10 +57,7 @@ pub(crate) struct ColorArgs {
     #[arg(long, requires = "group", conflicts_with = "color")]
     pub(crate) clear: bool,
     #[command(flatten)]
-    pub(crate) config: ConfigArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    pub(crate) output: OutputArgs,
 }
 
 /// One group's color, as `--json` prints it.
@@ -79,10 +76,10 @@ pub(crate) fn run(args: &ColorArgs) -> Result<()> {
     // Refuse invalid arguments before contacting the agent.
     let color = args.color.as_deref().map(parse_color).transpose()?;
     let time = args.time.as_deref().map(time_to_live).transpose()?;
-    let settings = settings::load(&args.config)?;
+    let settings = settings::load(&args.output.config)?;
     let socket = settings.socket();
     let Some(name) = &args.group else {
-        return list(&ask(&socket)?, args.json);
+        return list(&ask(&socket)?, args.output.json);
     };
     if !is_listening(&socket) {
         return without_agent(args, &settings, name, color);
@@ -102,7 +99,7 @@ pub(crate) fn run(args: &ColorArgs) -> Result<()> {
     }
     let report = ask(&socket)?;
     let group = status::find(&report, name)?;
-    if args.json {
+    if args.output.json {
         return output::print_json(&record(group));
     }
     output::print_line(format_args!("{}: {}", group.path, words(group)))
@@ -204,7 +201,7 @@ fn without_agent(
         return said(args, group.path(), "declares no color any more");
     }
     let text = read(&group)?;
-    if args.json {
+    if args.output.json {
         return output::print_json(&serde_json::json!({
             "path": group.path(),
             "id": group.id(),
@@ -233,7 +230,7 @@ fn remove(group: &Group) -> Result<()> {
 }
 
 fn said(args: &ColorArgs, path: &str, what: &str) -> Result<()> {
-    if args.json {
+    if args.output.json {
         return output::print_json(&serde_json::json!({ "path": path }));
     }
     output::print_line(format_args!("{path} {what}"))

@@ -20,7 +20,7 @@ use justitia_doctor::{examine, gather, Facts, Look, Report, Verdict};
 use justitia_policy::config::Mode;
 
 use crate::output;
-use crate::settings::{self, ConfigArgs};
+use crate::settings::{self, OutputArgs};
 
 /// Arguments of `justitia doctor`.
 #[derive(Debug, Args)]
@@ -44,14 +44,11 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=60))]
     pub(crate) seconds: u64,
     #[command(flatten)]
-    pub(crate) config: ConfigArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    pub(crate) output: OutputArgs,
 }
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
-    let settings = settings::load(&args.config)?;
+    let settings = settings::load(&args.output.config)?;
     let facts = survey(&settings, Duration::from_secs(args.seconds))?;
     let group = args
         .group
@@ -59,7 +56,9 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
         .map(|name| find(&facts, name))
         .transpose()?;
     let report = examine(&facts, &settings.silences, group);
-    output::print(args.json, &report, |screen| render::render(&report, screen))?;
+    output::print(args.output.json, &report, |screen| {
+        render::render(&report, screen)
+    })?;
     verdict(&report)
 }
 

@@ -12,7 +12,7 @@ use super::color;
 use super::status::find;
 use super::worth;
 use crate::output::{self, Page, Screen};
-use crate::settings::{self, ConfigArgs};
+use crate::settings::{self, OutputArgs};
 
 /// Arguments of `justitia explain`.
 #[derive(Debug, Args)]
@@ -24,10 +24,7 @@ pub(crate) struct ExplainArgs {
     #[arg(value_name = "GROUP")]
     pub(crate) group: String,
     #[command(flatten)]
-    pub(crate) config: ConfigArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    pub(crate) output: OutputArgs,
 }
 
 /// The output of `--json`: the group as in `status`, the last step's writes to it, and the disks.
@@ -40,7 +37,7 @@ struct Explanation<'a> {
 }
 
 pub(crate) fn run(args: &ExplainArgs) -> Result<()> {
-    let report = ask(&settings::load(&args.config)?.socket())?;
+    let report = ask(&settings::load(&args.output.config)?.socket())?;
     let group = find(&report, &args.group)?;
     let writes = report.writes.iter();
     let explanation = Explanation {
@@ -48,7 +45,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<()> {
         writes: writes.filter(|write| write.path == group.path).collect(),
         devices: &report.devices,
     };
-    output::print(args.json, &explanation, |screen| {
+    output::print(args.output.json, &explanation, |screen| {
         render(&report, group, screen)
     })
 }
@@ -136,13 +133,8 @@ fn push_verdict(text: &mut Page, group: &GroupStatus, verdict: &VerdictStatus, s
 fn push_knobs(text: &mut Page, report: &Report, group: &GroupStatus) {
     text.push_str("\n  knob            now            before us\n");
     for knob in &group.knobs {
-        let memory = knob.knob.is_memory();
-        let prior = match (&knob.prior, knob.foreign) {
-            (_, true) => "set by somebody else, left alone".to_owned(),
-            (Some(prior), _) => output::knob_value(prior, memory),
-            (None, _) => "not changed by us".to_owned(),
-        };
-        let now = output::knob_value(&knob.now, memory);
+        let prior = output::prior_value(knob);
+        let now = output::knob_value(&knob.now, knob.knob.is_memory());
         writeln!(text, "  {:<16}{now:<15}{prior}", knob.knob);
     }
     for (name, now, prior) in report.devices.iter().flat_map(super::status::device_words) {

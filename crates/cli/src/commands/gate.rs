@@ -14,7 +14,7 @@ use justitia_report::status::{GateDeviceStatus, GateMemberStatus, GateStatus, Re
 use serde::Serialize;
 
 use crate::output::{self, Page, Screen, Table};
-use crate::settings::{self, ConfigArgs};
+use crate::settings::{self, OutputArgs};
 
 /// Arguments of `justitia gate`.
 #[derive(Debug, Args)]
@@ -39,21 +39,11 @@ pub(crate) struct GateArgs {
 #[derive(Debug, Subcommand)]
 enum GateCommand {
     /// Show whether the gate is closed, its queues, and how long each group waited
-    Status(GateOptions),
+    Status(OutputArgs),
     /// Make the running agent hold the gate and feed it weights, until the agent ends
-    Enable(GateOptions),
+    Enable(OutputArgs),
     /// Make the running agent release the gate: writers pass, and the module can be unloaded
-    Disable(GateOptions),
-}
-
-/// Options of all three.
-#[derive(Debug, Args)]
-struct GateOptions {
-    #[command(flatten)]
-    config: ConfigArgs,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    Disable(OutputArgs),
 }
 
 /// The output of `--json`.

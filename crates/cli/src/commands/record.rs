@@ -3,8 +3,7 @@
 //! With an agent it follows the agent's socket. When the agent ends, it waits for the next one. Each agent is
 //! one session of the file. Without an agent it observes once an interval, and writes to no cgroup.
 
-use std::fmt;
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -130,7 +129,6 @@ struct Recorder {
     missed: u64,
     /// Groups, summed over ticks.
     groups: u64,
-    terminal: bool,
 }
 
 impl Recorder {
@@ -143,7 +141,6 @@ impl Recorder {
             ticks: 0,
             missed: 0,
             groups: 0,
-            terminal: io::stderr().is_terminal(),
         }
     }
 
@@ -165,10 +162,10 @@ impl Recorder {
             if !self.go_on(stop) {
                 return Ok(());
             }
-            self.tell(Some(format_args!(
+            output::progress(Some(format_args!(
                 "the agent ended; waiting for it to come back"
             )));
-            self.tell(None);
+            output::progress(None);
             agent = loop {
                 let tried = Instant::now();
                 if let Ok(agent) = ticks::follow(&settings.socket()) {
@@ -220,7 +217,7 @@ impl Recorder {
         self.groups += tick.snapshot.groups.len() as u64;
         let bytes = Bytes(self.writer.length() - self.length);
         let seconds = self.began.elapsed().as_secs();
-        self.tell(Some(format_args!(
+        output::progress(Some(format_args!(
             "{} ticks, {seconds} s, {bytes} ",
             self.ticks
         )));
@@ -235,17 +232,10 @@ impl Recorder {
         self.in_time() && !stop.load(Ordering::Acquire)
     }
 
-    /// Shows progress on a terminal.
-    fn tell(&self, text: Option<fmt::Arguments<'_>>) {
-        if self.terminal {
-            output::progress(text);
-        }
-    }
-
     fn summary(&self, file: &Path) -> Page {
         let bytes = self.writer.length() - self.length;
         let mut text = Page::new();
-        self.tell(None);
+        output::progress(None);
         if self.writer.dropped() > 0 {
             let dropped = self.writer.dropped();
             writeln!(text, "cut off {dropped} incomplete bytes at the end");

@@ -13,7 +13,7 @@ use justitia_policy::units::Bytes;
 use serde::Serialize;
 
 use crate::output::{self, Page};
-use crate::settings::{self, ConfigArgs};
+use crate::settings::{self, OutputArgs};
 
 /// Arguments of `justitia reserve`.
 #[derive(Debug, Args)]
@@ -50,10 +50,7 @@ pub(crate) struct ReserveArgs {
     #[arg(long, conflicts_with = "size")]
     pub(crate) clear: bool,
     #[command(flatten)]
-    pub(crate) config: ConfigArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    pub(crate) output: OutputArgs,
 }
 
 /// The output of `--json`.
@@ -67,9 +64,9 @@ struct Printed {
 
 pub(crate) fn run(args: &ReserveArgs) -> Result<()> {
     let (bytes, time) = asked(args)?;
-    let socket = settings::load(&args.config)?.socket();
+    let socket = settings::load(&args.output.config)?.socket();
     let reserved = reserve(&socket, &args.group, bytes, time)?;
-    if args.json {
+    if args.output.json {
         return output::print_json(&Printed {
             path: reserved.path,
             bytes: reserved.bytes.0,

@@ -14,7 +14,7 @@ use justitia_report::status::{
 use justitia_report::text::word;
 
 use crate::output::{self, Page, Screen, Table};
-use crate::settings::{self, ConfigArgs};
+use crate::settings::{self, OutputArgs};
 
 /// Arguments of `justitia status`.
 #[derive(Debug, Args)]
@@ -30,10 +30,7 @@ Examples:
 )]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
-    pub(crate) config: ConfigArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    pub(crate) output: OutputArgs,
     /// Print what each field of the JSON is, with its unit; needs no agent
     #[arg(long)]
     pub(crate) fields: bool,
@@ -41,13 +38,15 @@ pub(crate) struct StatusArgs {
 
 pub(crate) fn run(args: &StatusArgs) -> Result<()> {
     if args.fields {
-        return print_fields(args.json);
+        return print_fields(args.output.json);
     }
-    let report = ask(&settings::load(&args.config)?.socket())?;
+    let report = ask(&settings::load(&args.output.config)?.socket())?;
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |now| now.as_secs());
-    output::print(args.json, &report, |screen| render(&report, now, screen))
+    output::print(args.output.json, &report, |screen| {
+        render(&report, now, screen)
+    })
 }
 
 /// Prints the description of each field: as a table, or with its metric as JSON.
@@ -208,12 +207,7 @@ pub(crate) fn device_words(
     device: &DeviceStatus,
 ) -> impl Iterator<Item = (&'static str, &str, String)> {
     device.knobs.iter().map(|knob| {
-        let prior = match (knob.foreign, &knob.prior) {
-            (true, _) => "set by somebody else, left alone",
-            (false, Some(prior)) => prior,
-            (false, None) => "not changed by us",
-        };
-        let words = format!("{prior} (disk {})", device.name());
+        let words = format!("{} (disk {})", output::prior_value(knob), device.name());
         (knob.knob.file_name(), knob.now.as_str(), words)
     })
 }

@@ -10,7 +10,6 @@
 mod render;
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 use clap::Args;
@@ -160,18 +159,13 @@ pub(crate) fn run(args: &TryArgs) -> Result<()> {
     let stop = stop_on_signals()?;
     let mut tally = Tally::new(&settings);
     tally.trial.running_mode = ask(&settings.socket()).ok().map(|report| report.mode);
-    let terminal = io::stderr().is_terminal();
     run::watch(&settings, &Log::stderr(false), &stop, |tick, step| {
         tally.see(tick, step.elapsed);
         let seconds = tally.trial.seconds;
-        if terminal {
-            output::progress(Some(format_args!("{seconds:.0} of {} s ", args.seconds)));
-        }
+        output::progress(Some(format_args!("{seconds:.0} of {} s ", args.seconds)));
         Ok(seconds < args.seconds as f64)
     })?;
-    if terminal {
-        output::progress(None);
-    }
+    output::progress(None);
     let mut trial = tally.finish();
     trial.survey(&settings)?;
     output::print(args.json, &trial, |screen| render(&trial, screen))?;

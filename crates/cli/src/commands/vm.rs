@@ -18,6 +18,7 @@ use justitia_agent::{Error, Result};
 use justitia_cgroup::Processes;
 use justitia_policy::units::Weight;
 use justitia_report::say;
+use justitia_report::text::word;
 use justitia_vm::control::{self, Control};
 use justitia_vm::policy::Replacement;
 use justitia_vm::report::Report;
@@ -131,7 +132,12 @@ fn socket(config: &ConfigArgs) -> Result<PathBuf> {
 
 /// The policy of a name that clap has validated.
 fn named(name: &str) -> Replacement {
-    Replacement::named(name).unwrap_or_default()
+    serde_json::from_value(name.into()).unwrap_or_default()
+}
+
+/// The name of a policy; `none` without one.
+pub(super) fn name(policy: Option<Replacement>) -> String {
+    policy.map_or("none".into(), |policy| word(&policy))
 }
 
 fn show(args: &VmArgs) -> Result<()> {
@@ -186,7 +192,7 @@ fn keep(args: &VmRunArgs) -> Result<()> {
     loop {
         let began = Instant::now();
         if let Some(replacement) = control.asked() {
-            output::print_line(format_args!("policy {}", replacement.name()))?;
+            output::print_line(format_args!("policy {}", word(&replacement)))?;
             image_cache.switch(replacement);
         }
         image_cache.tick()?;
@@ -203,20 +209,14 @@ fn keep(args: &VmRunArgs) -> Result<()> {
     }
 }
 
-/// Returns a channel that gets a message or is closed at SIGINT or SIGTERM. A second signal ends the process
-/// at once.
+/// Returns a channel that is closed at SIGINT or SIGTERM. A second signal ends the process at once.
 fn stop_on_signals() -> Result<Receiver<()>> {
+    super::record::stop_on_signals()?;
     let (tell, stop) = channel();
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(output::unexpected)?;
     thread::spawn(move || {
-        let mut told = false;
-        for _ in signals.forever() {
-            if told {
-                std::process::exit(1);
-            }
-            told = true;
-            let _ = tell.send(());
-        }
+        signals.forever().next();
+        drop(tell);
     });
     Ok(stop)
 }
@@ -249,8 +249,7 @@ fn switch(policy: Option<&str>, config: &ConfigArgs) -> Result<()> {
             "start it: justitia vm run; or name its --state-dir",
         ));
     };
-    let name = report.policy.map_or("none", Replacement::name);
-    output::print_line(format_args!("{name}"))
+    output::print_line(format_args!("{}", name(report.policy)))
 }
 
 #[cfg(test)]
@@ -269,7 +268,7 @@ mod tests {
     #[test]
     fn every_policy_that_is_offered_has_its_name() {
         for name in Replacement::NAMES {
-            assert_eq!(named(name).name(), name);
+            assert_eq!(super::name(Some(named(name))), name);
         }
     }
 }

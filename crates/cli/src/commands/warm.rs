@@ -12,7 +12,7 @@
 mod files;
 
 use std::fs::File;
-use std::io::{ErrorKind, IsTerminal as _, Read as _};
+use std::io::{ErrorKind, Read as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ use serde::Serialize;
 
 use super::status;
 use crate::output;
-use crate::settings::{self, ConfigArgs};
+use crate::settings::{self, OutputArgs};
 
 /// Bytes per read, and between two checks of the group's page cache.
 const PIECE: usize = 1 << 20;
@@ -54,10 +54,7 @@ pub(crate) struct WarmArgs {
     #[arg(long, value_name = "GROUP")]
     pub(crate) group: Option<String>,
     #[command(flatten)]
-    pub(crate) config: ConfigArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    pub(crate) output: OutputArgs,
 }
 
 /// The output of `--json`.
@@ -81,7 +78,7 @@ struct Warmed {
 
 pub(crate) fn run(args: &WarmArgs) -> Result<()> {
     let found = files::find(&args.paths)?;
-    let socket = settings::load(&args.config)?.socket();
+    let socket = settings::load(&args.output.config)?.socket();
     require(&socket, "the group's entitlement is not known")?;
     let report = ask(&socket)?;
     let own = OwnGroup::find()?;
@@ -102,7 +99,7 @@ pub(crate) fn run(args: &WarmArgs) -> Result<()> {
         fs.join(&status.path).map_err(cannot_join)?;
     }
     let warmed = warm(&found, &group, entitled)?;
-    if args.json {
+    if args.output.json {
         output::print_json(&warmed)?;
     } else if warmed.complete {
         output::print_line(format_args!("{}", words(&warmed)))?;
@@ -241,7 +238,7 @@ impl Progress {
     }
 
     fn tell(&mut self, read: u64) {
-        if self.told.elapsed() < SILENT || !std::io::stderr().is_terminal() {
+        if self.told.elapsed() < SILENT {
             return;
         }
         self.told = Instant::now();

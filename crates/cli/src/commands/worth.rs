@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::status::find;
 use crate::output::{self, bytes, megabytes_per_s, percent, Page, Screen, Table};
-use crate::settings::{self, ConfigArgs};
+use crate::settings::{self, OutputArgs};
 
 /// Arguments of `justitia worth`.
 #[derive(Debug, Args)]
@@ -32,10 +32,7 @@ pub(crate) struct WorthArgs {
     #[arg(value_name = "GROUP")]
     pub(crate) group: Option<String>,
     #[command(flatten)]
-    pub(crate) config: ConfigArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    pub(crate) output: OutputArgs,
 }
 
 /// Size of a drawing: lines, and columns if the terminal is wider or its width is unknown.
@@ -72,13 +69,13 @@ impl<'a> GroupWorth<'a> {
 }
 
 pub(crate) fn run(args: &WorthArgs) -> Result<()> {
-    let report = ask(&settings::load(&args.config)?.socket())?;
+    let report = ask(&settings::load(&args.output.config)?.socket())?;
     let Some(name) = &args.group else {
         let groups: Vec<GroupWorth> = report.groups.iter().map(GroupWorth::of).collect();
-        return output::print(args.json, &groups, |screen| render(&report, screen));
+        return output::print(args.output.json, &groups, |screen| render(&report, screen));
     };
     let group = find(&report, name)?;
-    output::print(args.json, &GroupWorth::of(group), |screen| {
+    output::print(args.output.json, &GroupWorth::of(group), |screen| {
         draw(group, screen)
     })
 }

@@ -92,7 +92,8 @@ fn exceeds_memory(facts: &Facts, out: &mut Outcome) -> Option<()> {
             let Some(own) = protected(parent, file, out) else {
                 continue;
             };
-            let claims = known_claims(facts, parent, file, out);
+            // Too small a sum does no harm here.
+            let (claims, _) = claims(facts, parent, file, out);
             let sum: Bytes = claims.iter().map(|(_, claim)| *claim).sum();
             if sum <= own.scale(SLACK) + Bytes::mib(1) {
                 continue;
@@ -144,13 +145,14 @@ fn at_the_top(facts: &Facts, root: &GroupFacts, ram: Bytes, file: File, out: &mu
         ));
 }
 
-/// The claims of a group's children above zero; `None`: one is unknown, so their sum would be too small.
-fn all_claims<'a>(
+/// The known claims of a group's children above zero, and whether they are all known: without one of them
+/// their sum is too small.
+fn claims<'a>(
     facts: &'a Facts,
     parent: &'a GroupFacts,
     file: File,
     out: &mut Outcome,
-) -> Option<Vec<(&'a str, Bytes)>> {
+) -> (Vec<(&'a str, Bytes)>, bool) {
     // A group that could not be opened may be a child of any group.
     let mut complete = facts.closed.is_empty();
     let mut claims = Vec::new();
@@ -161,21 +163,7 @@ fn all_claims<'a>(
             None => complete = false,
         }
     }
-    complete.then_some(claims)
-}
-
-/// The known claims of a group's children, for use where too small a sum does no harm.
-fn known_claims<'a>(
-    facts: &'a Facts,
-    parent: &'a GroupFacts,
-    file: File,
-    out: &mut Outcome,
-) -> Vec<(&'a str, Bytes)> {
-    facts
-        .children(parent)
-        .filter_map(|child| Some((child.path.as_str(), out.known(claim(child, file))?)))
-        .filter(|(_, claim)| *claim > Bytes::ZERO)
-        .collect()
+    (claims, complete)
 }
 
 fn cut_off(facts: &Facts, out: &mut Outcome) -> Option<()> {
@@ -225,7 +213,7 @@ fn recursive_missing(facts: &Facts, out: &mut Outcome) -> Option<()> {
             if !facts.children(parent).any(has_memory) {
                 continue;
             }
-            if all_claims(facts, parent, file, out).is_none_or(|claims| !claims.is_empty()) {
+            if claims(facts, parent, file, out) != (Vec::new(), true) {
                 continue;
             }
             let evidence = format!(
@@ -271,14 +259,12 @@ fn recursive_unclaimed(facts: &Facts, out: &mut Outcome) -> Option<()> {
         if own == Bytes::ZERO {
             continue;
         }
-        let Some(claims) = all_claims(facts, parent, file, out) else {
-            continue;
-        };
+        let (claims, complete) = claims(facts, parent, file, out);
         let claimed: Bytes = claims.iter().map(|(_, claim)| *claim).sum();
         let unclaimed = own - claimed;
         let too_much = own.scale(UNCLAIMED_SHARE).max(UNCLAIMED_LEAST);
         // Without any claim the operator protects the children as a whole.
-        if claims.is_empty() || unclaimed <= too_much {
+        if !complete || claims.is_empty() || unclaimed <= too_much {
             continue;
         }
         // The unclaimed rest goes to children that use more than their own protection.

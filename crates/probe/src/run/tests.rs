@@ -176,7 +176,7 @@ fn a_measurement_that_takes_many_periods_is_no_gap() {
 fn a_target_that_fails_is_reported_once_and_found_again() {
     let config = config(|n| match n {
         0 | 3.. => Ok(says(Color::Green)),
-        _ => Err(Trouble::new("connection refused", "start it")),
+        _ => Err(Trouble::failed("connection refused", "start it")),
     });
     let (values, told) = run_for(&config, &Ear::default(), Duration::from_millis(3600));
     assert_eq!(
@@ -192,7 +192,7 @@ fn a_dead_target_is_not_hammered() {
     let seen = Arc::clone(&tries);
     let config = config(move |_| {
         seen.fetch_add(1, Ordering::SeqCst);
-        Err(Trouble::new("connection refused", "start it"))
+        Err(Trouble::failed("connection refused", "start it"))
     });
     run_for(&config, &Ear::default(), Duration::from_millis(2500));
     assert!((2..=3).contains(&tries.load(Ordering::SeqCst)), "{tries:?}");

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 
-use crate::error::Trouble;
 use crate::words::time;
+use crate::Trouble;
 
 /// The runtime of one connection. The connection's half that reads and writes is a task of it, which ends
 /// with it.
@@ -16,7 +16,7 @@ pub(super) fn runtime(server: &str) -> Result<Runtime, Trouble> {
         .enable_all()
         .build()
         .map_err(|error| {
-            Trouble::new(
+            Trouble::failed(
                 format!("{server}: the client cannot start: {error}"),
                 "raise the limit of open files",
             )
@@ -34,7 +34,7 @@ pub(super) fn within<T, E>(
     let result = runtime.block_on(async { tokio::time::timeout(limit, work).await });
     match result {
         Ok(result) => result.map_err(|error| said(&error)),
-        Err(_) => Err(Trouble::new(
+        Err(_) => Err(Trouble::failed(
             format!("{server}: no answer within {}", time(limit.as_secs_f64())),
             "check whether the server hangs; the probe keeps trying",
         )),

@@ -16,8 +16,8 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{kill_process_group, pidfd_open, Pid, PidfdFlags, Signal};
 
 use super::Target;
-use crate::error::Trouble;
 use crate::measure::Measurement;
+use crate::Trouble;
 
 /// Bytes of a command's output that are read, at most.
 const MOST_BYTES: usize = 64 << 10;
@@ -62,7 +62,7 @@ impl Exec {
 
     fn start(&self) -> Result<Child, Trouble> {
         let Some((program, arguments)) = self.0.command.split_first() else {
-            return Err(Trouble::new("no command given", "give one after --"));
+            return Err(Trouble::failed("no command given", "give one after --"));
         };
         Command::new(program)
             .args(arguments)
@@ -72,7 +72,7 @@ impl Exec {
             .process_group(0)
             .spawn()
             .map_err(|error| {
-                Trouble::new(
+                Trouble::failed(
                     format!("cannot run {}: {error}", program.to_string_lossy()),
                     "check that the program exists and is executable",
                 )
@@ -100,7 +100,7 @@ impl Exec {
 impl Target for Exec {
     fn measure(&mut self) -> Result<Measurement, Trouble> {
         let Some((printed, status)) = self.run()? else {
-            return Err(Trouble::new(
+            return Err(Trouble::failed(
                 format!("the command takes longer than {:?}", self.0.timeout),
                 "make it faster, or allow more with --timeout and --interval",
             ));
@@ -201,7 +201,7 @@ fn of_number(printed: &[u8], status: ExitStatus) -> Result<Measurement, Trouble>
             value: Some(value),
             ..Measurement::default()
         }),
-        None => Err(Trouble::new(
+        None => Err(Trouble::failed(
             "the command prints no number",
             "let it print one; without --red and --yellow its exit code counts",
         )),
@@ -214,14 +214,14 @@ fn ended(status: ExitStatus) -> Trouble {
         (None, Some(signal)) => format!("was killed by signal {signal}"),
         (None, None) => "ended in an unknown way".to_owned(),
     };
-    Trouble::new(
+    Trouble::failed(
         format!("the command {how}"),
         "0 is green, 1 yellow, 2 red; with thresholds it must exit with 0",
     )
 }
 
 fn lost(error: &dyn std::fmt::Display) -> Trouble {
-    Trouble::new(
+    Trouble::failed(
         format!("cannot follow the command: {error}"),
         "the probe keeps trying",
     )

@@ -14,9 +14,9 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 use ureq::{Agent, Error};
 
 use super::{beyond, client_limit, now_seconds, timed, Target};
-use crate::error::Trouble;
 use crate::measure::{Measurement, Rate};
 use crate::tls::{self, Check, Tls};
+use crate::Trouble;
 
 /// Longest body that is read, bytes.
 const MOST_BYTES: u64 = 8 << 20;
@@ -146,7 +146,7 @@ impl Target for Http {
         let url = &self.config.url;
         let ((status, _), seconds) = timed(|| self.client.get(url))?;
         if (400..500).contains(&status) {
-            return Err(Trouble::new(
+            return Err(Trouble::failed(
                 format!("{url} answers {status}"),
                 "name a URL that needs no login, or present a certificate with --tls-cert",
             ));
@@ -161,7 +161,7 @@ impl Target for Http {
         if let Some(url) = &self.config.status_url {
             let (_, text) = self.client.get(url)?;
             let Some(stub) = Stub::parse(&text) else {
-                return Err(Trouble::new(
+                return Err(Trouble::failed(
                     format!("{url} is not a stub_status page"),
                     "see docs/probes.md for the lines that nginx's configuration needs",
                 ));
@@ -217,7 +217,7 @@ fn said(url: &str, error: &Error) -> Trouble {
         Error::Timeout(_) => "check whether the server hangs; the probe keeps trying",
         _ => "check that the server runs and listens there",
     };
-    Trouble::new(format!("{url}: {error}"), remedy)
+    Trouble::failed(format!("{url}: {error}"), remedy)
 }
 
 #[cfg(test)]

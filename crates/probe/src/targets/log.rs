@@ -12,8 +12,8 @@ mod tail;
 use std::path::PathBuf;
 
 use super::{now_seconds, Target};
-use crate::error::Trouble;
 use crate::measure::{percentile, Measurement, Rate};
+use crate::Trouble;
 pub use line::{Field, Unit};
 use tail::Tail;
 
@@ -66,7 +66,7 @@ impl Target for Log {
             }
         })?;
         if lines > 0 && strange == lines {
-            return Err(Trouble::new(
+            return Err(Trouble::failed(
                 format!(
                     "{} has no time {field} in its lines",
                     self.config.path.display()

@@ -14,8 +14,8 @@ pub mod redis;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::error::Trouble;
 use crate::measure::Measurement;
+use crate::Trouble;
 
 pub trait Target: Send {
     /// Measures now. May block.
@@ -24,6 +24,45 @@ pub trait Target: Send {
     /// True if the first measurement is only a base for counters.
     fn needs_two(&self) -> bool {
         false
+    }
+}
+
+/// A server that is measured over a connection.
+pub trait Server: Send {
+    /// A connection, and what was counted over it.
+    type Session: Send;
+
+    fn connect(&self) -> Result<Self::Session, Trouble>;
+
+    fn look(&self, session: &mut Self::Session) -> Result<Measurement, Trouble>;
+}
+
+/// The target of a server: keeps the connection until a measurement over it fails.
+pub struct Connected<S: Server> {
+    server: S,
+    session: Option<S::Session>,
+}
+
+impl<S: Server> Connected<S> {
+    pub fn new(server: S) -> Connected<S> {
+        let session = None;
+        Connected { server, session }
+    }
+}
+
+impl<S: Server> Target for Connected<S> {
+    fn measure(&mut self) -> Result<Measurement, Trouble> {
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => self.server.connect()?,
+        };
+        let seen = self.server.look(&mut session)?;
+        self.session = Some(session);
+        Ok(seen)
+    }
+
+    fn needs_two(&self) -> bool {
+        true
     }
 }
 

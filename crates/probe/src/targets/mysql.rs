@@ -17,11 +17,11 @@ use mysql_async::{ClientIdentity, Conn, DriverError, Error, OptsBuilder, SslOpts
 use tokio::runtime::Runtime;
 
 use super::driven::{runtime, within};
-use super::{beyond, client_limit, now_seconds, timed, Target, CANARY, CANARY_NOTE};
-use crate::error::Trouble;
+use super::{beyond, client_limit, now_seconds, timed, Connected, Server, CANARY, CANARY_NOTE};
 use crate::measure::{Measurement, Rate};
 use crate::secret::Secret;
 use crate::tls::{self, Check, Identity, Tls};
+use crate::Trouble;
 
 const RUNNING: &str = "Threads_running";
 const PENDING_READS: &str = "Innodb_data_pending_reads";
@@ -56,16 +56,11 @@ pub struct Config {
     pub timeout: Duration,
 }
 
-/// A connection, and the runtime that drives it.
-struct Session {
+/// A connection, the runtime that drives it, and what was counted over it.
+pub struct Session {
     connection: Conn,
     runtime: Runtime,
     limit: Duration,
-}
-
-pub struct Mysql {
-    config: Config,
-    session: Option<Session>,
     work: Rate,
     /// Number of statements and their total time at the last look.
     statements: Option<(f64, f64)>,
@@ -73,31 +68,24 @@ pub struct Mysql {
     schema: Option<bool>,
 }
 
-impl Mysql {
-    pub fn new(config: Config) -> Mysql {
-        Mysql {
-            config,
-            session: None,
-            work: Rate::default(),
-            statements: None,
-            schema: None,
-        }
-    }
+pub type Mysql = Connected<Config>;
+
+impl Server for Config {
+    type Session = Session;
 
     fn connect(&self) -> Result<Session, Trouble> {
-        let config = &self.config;
-        let limit = client_limit(config.timeout);
-        let tls = config.tls.as_ref().filter(|_| config.socket.is_none());
+        let limit = client_limit(self.timeout);
+        let tls = self.tls.as_ref().filter(|_| self.socket.is_none());
         let options = OptsBuilder::default()
-            .ip_or_hostname(config.host.clone())
-            .tcp_port(config.port)
-            .socket(config.socket.as_ref().map(|path| path.to_string_lossy()))
+            .ip_or_hostname(self.host.clone())
+            .tcp_port(self.port)
+            .socket(self.socket.as_ref().map(|path| path.to_string_lossy()))
             // Otherwise the client moves from TCP to a socket that the server names. In a container that is
             // another container's path.
             .prefer_socket(false)
-            .user(config.user.clone())
-            .pass(config.password.clone().map(|secret| secret.0))
-            .db_name(config.database.clone());
+            .user(self.user.clone())
+            .pass(self.password.clone().map(|secret| secret.0))
+            .db_name(self.database.clone());
         let secure = tls.map(of_tls).transpose()?;
         let any_name = tls.is_some_and(|tls| tls.check == Check::Chain);
         let runtime = runtime("MySQL")?;
@@ -122,20 +110,14 @@ impl Mysql {
             connection,
             runtime,
             limit,
+            work: Rate::default(),
+            statements: None,
+            schema: None,
         })
     }
 
-    fn refused(&self, error: &Error) -> Trouble {
-        let server = format!("MySQL at {}:{}", self.config.host, self.config.port);
-        if let Error::Driver(DriverError::NoClientSslFlagFromServer) = error {
-            let (what, remedy) = tls::no_tls();
-            return Trouble::new(format!("{server}: {what}"), remedy);
-        }
-        tls::said(&server, error).unwrap_or_else(|| said(error))
-    }
-
-    fn look(&mut self, session: &mut Session) -> Result<Measurement, Trouble> {
-        let count = self.config.count.clone();
+    fn look(&self, session: &mut Session) -> Result<Measurement, Trouble> {
+        let count = &self.count;
         let sql = format!(
             "SHOW GLOBAL STATUS WHERE Variable_name IN \
              ('{count}', '{RUNNING}', '{PENDING_READS}', '{ROW_LOCK_WAITS}')"
@@ -143,39 +125,50 @@ impl Mysql {
         let rows: Vec<(String, String)> = session.rows(&sql)?;
         let status = numbers(&rows);
         let Some(work) = status.get(&count.to_lowercase()).copied() else {
-            return Err(Trouble::new(
+            return Err(Trouble::failed(
                 format!("the server has no status counter {count}"),
                 "name one of SHOW GLOBAL STATUS with --count",
             ));
         };
         let latency_seconds = self.latency(session)?;
-        let note = self.says_little().then(|| CANARY_NOTE.to_owned());
+        let note = self.says_little(session).then(|| CANARY_NOTE.to_owned());
         Ok(Measurement {
-            per_second: self.work.of(work, now_seconds()),
+            per_second: session.work.of(work, now_seconds()),
             latency_seconds,
-            waiting: waiting(&status, self.config.parallel),
-            note: Tls::noted(self.config.tls.as_ref(), note),
+            waiting: waiting(&status, self.parallel),
+            note: Tls::noted(self.tls.as_ref(), note),
             ..Measurement::default()
         })
     }
+}
 
-    /// True if the latency is that of a query that reads nothing.
-    fn says_little(&self) -> bool {
-        self.config.latency && self.config.query.is_none() && self.schema == Some(false)
+impl Config {
+    fn refused(&self, error: &Error) -> Trouble {
+        let server = format!("MySQL at {}:{}", self.host, self.port);
+        if let Error::Driver(DriverError::NoClientSslFlagFromServer) = error {
+            let (what, remedy) = tls::no_tls();
+            return Trouble::failed(format!("{server}: {what}"), remedy);
+        }
+        tls::said(&server, error).unwrap_or_else(|| said(error))
     }
 
-    fn latency(&mut self, session: &mut Session) -> Result<Option<f64>, Trouble> {
-        if let Some(query) = &self.config.query {
+    /// True if the latency is that of a query that reads nothing.
+    fn says_little(&self, session: &Session) -> bool {
+        self.latency && self.query.is_none() && session.schema == Some(false)
+    }
+
+    fn latency(&self, session: &mut Session) -> Result<Option<f64>, Trouble> {
+        if let Some(query) = &self.query {
             return session.time_of(query).map(Some);
         }
-        if !self.config.latency {
+        if !self.latency {
             return Ok(None);
         }
-        if self.schema.is_none() {
+        if session.schema.is_none() {
             let on = session.rows::<u8>("SELECT @@performance_schema");
-            self.schema = Some(on.is_ok_and(|rows| rows == [1]));
+            session.schema = Some(on.is_ok_and(|rows| rows == [1]));
         }
-        if self.schema != Some(true) {
+        if session.schema != Some(true) {
             return session.time_of(CANARY).map(Some);
         }
         let totals: Vec<(Option<f64>, Option<f64>)> = session.rows(
@@ -183,7 +176,7 @@ impl Mysql {
              performance_schema.events_statements_summary_global_by_event_name",
         )?;
         Ok(match totals[..] {
-            [(Some(count), Some(time))] => mean(&mut self.statements, count, time / PICO),
+            [(Some(count), Some(time))] => mean(&mut session.statements, count, time / PICO),
             _ => None,
         })
     }
@@ -222,27 +215,6 @@ fn of_tls(tls: &Tls) -> Result<SslOpts, Trouble> {
     ))
 }
 
-impl Target for Mysql {
-    fn measure(&mut self) -> Result<Measurement, Trouble> {
-        let mut session = match self.session.take() {
-            Some(session) => session,
-            None => self.connect()?,
-        };
-        let seen = self.look(&mut session);
-        if seen.is_ok() {
-            self.session = Some(session);
-        } else {
-            self.work.forget();
-            self.statements = None;
-        }
-        seen
-    }
-
-    fn needs_two(&self) -> bool {
-        true
-    }
-}
-
 /// The mean time per statement since the last totals; `None` if there are none, or no new statement.
 fn mean(last: &mut Option<(f64, f64)>, count: f64, time: f64) -> Option<f64> {
     let (before, then) = last.replace((count, time))?;
@@ -279,7 +251,7 @@ fn said(error: &Error) -> Trouble {
         }
         _ => "check that a MySQL or MariaDB server listens there",
     };
-    Trouble::new(format!("MySQL: {error}"), remedy)
+    Trouble::failed(format!("MySQL: {error}"), remedy)
 }
 
 #[cfg(test)]

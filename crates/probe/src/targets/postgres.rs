@@ -16,11 +16,11 @@ use tokio_postgres::{Client, Error, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::driven::{runtime, within};
-use super::{beyond, client_limit, now_seconds, Target, CANARY, CANARY_NOTE};
-use crate::error::Trouble;
+use super::{beyond, client_limit, now_seconds, Connected, Server, CANARY, CANARY_NOTE};
 use crate::measure::{Measurement, Rate};
 use crate::secret::Secret;
 use crate::tls::{self, Check, Tls};
+use crate::Trouble;
 
 const LOOK: &str = "\
 SELECT (SELECT sum(xact_commit) FROM pg_stat_database
@@ -57,55 +57,45 @@ pub struct Config {
 }
 
 /// A connection. Its half that reads and writes is a task of the runtime, which ends with it.
-struct Session {
+pub struct Session {
     client: Client,
     look: Statement,
     query: Option<Statement>,
     runtime: Runtime,
-}
-
-pub struct Postgres {
-    config: Config,
-    session: Option<Session>,
     work: Rate,
 }
 
-impl Postgres {
-    pub fn new(config: Config) -> Postgres {
-        Postgres {
-            config,
-            session: None,
-            work: Rate::default(),
-        }
-    }
+pub type Postgres = Connected<Config>;
+
+impl Server for Config {
+    type Session = Session;
 
     fn connect(&self) -> Result<Session, Trouble> {
-        let config = &self.config;
-        let limit = client_limit(config.timeout);
+        let limit = client_limit(self.timeout);
         let mut options = tokio_postgres::Config::new();
         options
-            .port(config.port)
-            .user(&config.user)
-            .dbname(&config.database)
+            .port(self.port)
+            .user(&self.user)
+            .dbname(&self.database)
             .application_name("justitia-probe")
             // The server gives up our statements, too.
             .options(format!("-c statement_timeout={}", limit.as_millis()));
-        if config.host.starts_with('/') {
-            options.host_path(PathBuf::from(&config.host));
+        if self.host.starts_with('/') {
+            options.host_path(PathBuf::from(&self.host));
         } else {
-            options.host(&config.host);
+            options.host(&self.host);
         }
-        if let Some(password) = &config.password {
+        if let Some(password) = &self.password {
             options.password(&password.0);
         }
-        let mode = match config.tls.as_ref().map(|tls| tls.optional) {
+        let mode = match self.tls.as_ref().map(|tls| tls.optional) {
             None => SslMode::Disable,
             Some(true) => SslMode::Prefer,
             Some(false) => SslMode::Require,
         };
-        let tls = config.tls.clone().unwrap_or_default();
+        let tls = self.tls.clone().unwrap_or_default();
         // The client requests no TLS on a socket, and the system's store may be missing.
-        let tls = if mode == SslMode::Disable || config.host.starts_with('/') {
+        let tls = if mode == SslMode::Disable || self.host.starts_with('/') {
             Tls {
                 check: Check::Nothing,
                 ..Tls::default()
@@ -115,8 +105,8 @@ impl Postgres {
         };
         options.ssl_mode(mode);
         let connector = MakeRustlsConnect::new(tls.config()?);
-        let canary = config.query.as_deref();
-        let canary = canary.or(config.latency.then_some(CANARY));
+        let canary = self.query.as_deref();
+        let canary = canary.or(self.latency.then_some(CANARY));
         let runtime = runtime("PostgreSQL")?;
         let work = async {
             let (client, connection) = options.connect(connector).await?;
@@ -136,26 +126,14 @@ impl Postgres {
             look,
             query,
             runtime,
+            work: Rate::default(),
         })
     }
 
-    fn refused(&self, error: &Error) -> Trouble {
-        use std::error::Error as _;
-        let server = format!("PostgreSQL at {}:{}", self.config.host, self.config.port);
-        let no_tls = error
-            .source()
-            .is_some_and(|source| source.to_string() == "server does not support TLS");
-        if no_tls {
-            let (what, remedy) = tls::no_tls();
-            return Trouble::new(format!("{server}: {what}"), remedy);
-        }
-        tls::said(&server, error).unwrap_or_else(|| said(error))
-    }
-
-    fn look(&mut self, session: &Session) -> Result<Measurement, Trouble> {
-        let database = self.config.one_database.then_some(&self.config.database);
+    fn look(&self, session: &mut Session) -> Result<Measurement, Trouble> {
+        let database = self.one_database.then_some(&self.database);
         let Session { client, .. } = session;
-        let limit = client_limit(self.config.timeout);
+        let limit = client_limit(self.timeout);
         let work = async {
             let row = client.query_one(&session.look, &[&database]).await?;
             let start = Instant::now();
@@ -177,43 +155,35 @@ impl Postgres {
         let hidden: bool = row.try_get(3).map_err(|error| said(&error))?;
         let waiting = active
             .zip(stuck)
-            .map(|(active, stuck)| beyond(active, self.config.parallel).max(stuck));
-        let says_little = self.config.latency && self.config.query.is_none();
+            .map(|(active, stuck)| beyond(active, self.parallel).max(stuck));
+        let says_little = self.latency && self.query.is_none();
         let note = if hidden {
             Some("waits are hidden: grant pg_monitor to the user".to_owned())
         } else {
             says_little.then(|| CANARY_NOTE.to_owned())
         };
         Ok(Measurement {
-            per_second: commits.and_then(|commits| self.work.of(commits, now_seconds())),
+            per_second: commits.and_then(|commits| session.work.of(commits, now_seconds())),
             latency_seconds: latency,
             waiting: waiting.filter(|_| !hidden),
-            note: Tls::noted(self.config.tls.as_ref(), note),
+            note: Tls::noted(self.tls.as_ref(), note),
             ..Measurement::default()
         })
     }
 }
 
-impl Target for Postgres {
-    fn measure(&mut self) -> Result<Measurement, Trouble> {
-        let session = match self.session.take() {
-            Some(session) => session,
-            None => self.connect()?,
-        };
-        match self.look(&session) {
-            Ok(seen) => {
-                self.session = Some(session);
-                Ok(seen)
-            }
-            Err(trouble) => {
-                self.work.forget();
-                Err(trouble)
-            }
+impl Config {
+    fn refused(&self, error: &Error) -> Trouble {
+        use std::error::Error as _;
+        let server = format!("PostgreSQL at {}:{}", self.host, self.port);
+        let no_tls = error
+            .source()
+            .is_some_and(|source| source.to_string() == "server does not support TLS");
+        if no_tls {
+            let (what, remedy) = tls::no_tls();
+            return Trouble::failed(format!("{server}: {what}"), remedy);
         }
-    }
-
-    fn needs_two(&self) -> bool {
-        true
+        tls::said(&server, error).unwrap_or_else(|| said(error))
     }
 }
 
@@ -236,5 +206,5 @@ fn said(error: &Error) -> Trouble {
         Some(_) => "see the server's message",
         None => "check that the server runs, and check --host and --port",
     };
-    Trouble::new(cause, remedy)
+    Trouble::failed(cause, remedy)
 }

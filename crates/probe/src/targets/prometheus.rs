@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use super::http::HttpClient;
 use super::Target;
-use crate::error::Trouble;
 use crate::measure::Measurement;
 use crate::tls::Tls;
+use crate::Trouble;
 
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -68,14 +68,14 @@ fn encoded(text: &str) -> String {
 /// The number in an answer.
 fn answer(status: u16, text: &str) -> Result<f64, Trouble> {
     let document: Value = serde_json::from_str(text).map_err(|_| {
-        Trouble::new(
+        Trouble::failed(
             format!("the answer (status {status}) is not Prometheus's"),
             "name the address of the Prometheus server, such as http://localhost:9090",
         )
     })?;
     if document["status"] != "success" {
         let said = document["error"].as_str().unwrap_or("no reason given");
-        return Err(Trouble::new(
+        return Err(Trouble::failed(
             format!("Prometheus refuses the query: {said}"),
             "try the query on its web page",
         ));
@@ -86,12 +86,12 @@ fn answer(status: u16, text: &str) -> Result<f64, Trouble> {
             Some("scalar") => &data["result"],
             Some("vector") => match data["result"].as_array().map(Vec::as_slice) {
                 Some([one]) => &one["value"],
-                Some([]) => return Err(Trouble::new(
+                Some([]) => return Err(Trouble::failed(
                     "the query has no result",
                     "check that Prometheus scrapes the target; \"or vector(0)\" gives a default",
                 )),
                 Some(many) => {
-                    return Err(Trouble::new(
+                    return Err(Trouble::failed(
                         format!("the query has {} results", many.len()),
                         "aggregate them to one, with max() or sum()",
                     ))
@@ -102,7 +102,7 @@ fn answer(status: u16, text: &str) -> Result<f64, Trouble> {
         };
     let number = sample[1].as_str().and_then(|text| text.parse::<f64>().ok());
     number.filter(|number| !number.is_nan()).ok_or_else(|| {
-        Trouble::new(
+        Trouble::failed(
             "the query has no number as its result",
             "ask for an instant vector of one series or a scalar",
         )

@@ -13,11 +13,11 @@ use std::time::Duration;
 use redis::{Client, ClientTlsConfig, Connection, ErrorKind, RedisError, ServerErrorKind};
 use redis::{ConnectionAddr, IntoConnectionInfo as _, RedisConnectionInfo, TlsCertificates};
 
-use super::{client_limit, now_seconds, timed, Target};
-use crate::error::Trouble;
+use super::{client_limit, now_seconds, timed, Connected, Server};
 use crate::measure::{Measurement, Rate};
 use crate::secret::Secret;
 use crate::tls::{self, Check, Tls};
+use crate::Trouble;
 
 /// The server's address and login.
 #[derive(Debug, Clone)]
@@ -37,27 +37,50 @@ pub struct Config {
     pub timeout: Duration,
 }
 
-pub struct Redis {
-    config: Config,
-    connection: Option<Connection>,
+/// A connection, and what was counted over it.
+pub struct Session {
+    connection: Connection,
     work: Rate,
+    /// Delayed writes at the last look.
     delayed: Option<f64>,
 }
 
-impl Redis {
-    pub fn new(config: Config) -> Redis {
-        Redis {
-            config,
-            connection: None,
-            work: Rate::default(),
-            delayed: None,
-        }
+pub type Redis = Connected<Config>;
+
+impl Server for Config {
+    type Session = Session;
+
+    fn connect(&self) -> Result<Session, Trouble> {
+        let limit = client_limit(self.timeout);
+        let client = self.client()?;
+        let begin = || -> Result<Session, RedisError> {
+            let mut connection = client.get_connection_with_timeout(limit)?;
+            connection.set_read_timeout(Some(limit))?;
+            connection.set_write_timeout(Some(limit))?;
+            if let Some(password) = &self.password {
+                let mut auth = redis::cmd("AUTH");
+                auth.arg(&self.user).arg(&password.0);
+                auth.query::<()>(&mut connection)?;
+            }
+            Ok(Session {
+                connection,
+                work: Rate::default(),
+                delayed: None,
+            })
+        };
+        begin().map_err(|error| self.said(&error))
     }
 
+    fn look(&self, session: &mut Session) -> Result<Measurement, Trouble> {
+        self.ask(session).map_err(|error| self.said(&error))
+    }
+}
+
+impl Config {
     fn client(&self) -> Result<Client, Trouble> {
         let Config {
             host, port, tls, ..
-        } = &self.config;
+        } = self;
         let address = if host.starts_with('/') {
             ConnectionAddr::Unix(host.clone().into())
         } else if let Some(tls) = tls {
@@ -82,31 +105,13 @@ impl Redis {
         .map_err(said)
     }
 
-    fn connect(&self) -> Result<Connection, Trouble> {
-        let config = &self.config;
-        let limit = client_limit(config.timeout);
-        let client = self.client()?;
-        let begin = || -> Result<Connection, RedisError> {
-            let mut connection = client.get_connection_with_timeout(limit)?;
-            connection.set_read_timeout(Some(limit))?;
-            connection.set_write_timeout(Some(limit))?;
-            if let Some(password) = &config.password {
-                let mut auth = redis::cmd("AUTH");
-                auth.arg(&config.user).arg(&password.0);
-                auth.query::<()>(&mut connection)?;
-            }
-            Ok(connection)
-        };
-        begin().map_err(|error| self.said(&error))
-    }
-
     /// The error in words. TLS shakes hands at the first command, and a server without TLS then waits for the
     /// end of what it takes for a command.
     fn said(&self, error: &RedisError) -> Trouble {
-        let server = format!("Redis at {}:{}", self.config.host, self.config.port);
-        if self.config.tls.is_some() && error.is_timeout() {
+        let server = format!("Redis at {}:{}", self.host, self.port);
+        if self.tls.is_some() && error.is_timeout() {
             let (what, remedy) = tls::no_tls();
-            return Trouble::new(
+            return Trouble::failed(
                 format!("{server}: no answer; if it does not hang, {what}"),
                 remedy,
             );
@@ -114,7 +119,8 @@ impl Redis {
         tls::said(&server, error).unwrap_or_else(|| said(error))
     }
 
-    fn look(&mut self, connection: &mut Connection) -> Result<Measurement, RedisError> {
+    fn ask(&self, session: &mut Session) -> Result<Measurement, RedisError> {
+        let connection = &mut session.connection;
         let ping = timed(|| redis::cmd("PING").query::<String>(connection));
         let (latency, note) = match ping {
             Ok((_, seconds)) => (seconds, None),
@@ -126,36 +132,12 @@ impl Redis {
         Ok(Measurement {
             per_second: info
                 .commands
-                .and_then(|commands| self.work.of(commands, now_seconds())),
+                .and_then(|commands| session.work.of(commands, now_seconds())),
             latency_seconds: Some(latency),
-            waiting: info.waiting(&mut self.delayed, self.config.blocked),
-            note: Tls::noted(self.config.tls.as_ref(), note),
+            waiting: info.waiting(&mut session.delayed, self.blocked),
+            note: Tls::noted(self.tls.as_ref(), note),
             ..Measurement::default()
         })
-    }
-}
-
-impl Target for Redis {
-    fn measure(&mut self) -> Result<Measurement, Trouble> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.connect()?,
-        };
-        match self.look(&mut connection) {
-            Ok(seen) => {
-                self.connection = Some(connection);
-                Ok(seen)
-            }
-            Err(error) => {
-                self.work.forget();
-                self.delayed = None;
-                Err(self.said(&error))
-            }
-        }
-    }
-
-    fn needs_two(&self) -> bool {
-        true
     }
 }
 
@@ -234,7 +216,7 @@ fn said(error: &RedisError) -> Trouble {
         _ if error.code() == Some("NOPERM") => "allow the user the commands PING and INFO",
         _ => "see the server's message",
     };
-    Trouble::new(format!("Redis: {error}"), remedy)
+    Trouble::failed(format!("Redis: {error}"), remedy)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ fn three() -> (Vec<u8>, [usize; 3]) {
 fn contents(pieces: &[Piece]) -> Vec<&[u8]> {
     let frames = pieces.iter().filter_map(|piece| match piece {
         Piece::Frame { contents, .. } => Some(&contents[..]),
-        _ => None,
+        Piece::Unread(_) => None,
     });
     frames.collect()
 }
@@ -50,7 +50,7 @@ fn a_cut_anywhere_leaves_the_frames_before_it() {
         assert_eq!(contents(&found).len(), whole, "cut at {cut}");
         let torn = found
             .iter()
-            .any(|piece| matches!(piece, Piece::Torn { .. }));
+            .any(|piece| matches!(piece, Piece::Unread(Note::Torn { .. })));
         assert_eq!(torn, !starts.contains(&cut), "cut at {cut}");
     }
 }
@@ -70,10 +70,10 @@ fn a_flipped_bit_changes_nothing_or_is_found_and_reading_goes_on_at_the_next_key
         }
         found_out += 1;
         let hit = starts.iter().rposition(|&start| start <= bit / 8).unwrap();
-        let damage = Piece::Damaged {
+        let damage = Piece::Unread(Note::Damaged {
             offset: starts[hit] as u64,
             bytes: (starts[2] - starts[hit]) as u64,
-        };
+        });
         assert_eq!(found[..hit], intact[..hit], "bit {bit}");
         assert_eq!(found[hit], damage, "bit {bit}");
         assert_eq!(found[hit + 1..], intact[2..], "bit {bit}");
@@ -98,10 +98,10 @@ fn frames_longer_than_a_read_are_put_together() {
     bytes.extend(frame(b"end", &long).unwrap());
     let found = pieces(&bytes);
     assert_eq!(contents(&found), [&long[..], b"end"]);
-    let noise = Piece::Damaged {
+    let noise = Piece::Unread(Note::Damaged {
         offset: 0,
         bytes: 5,
-    };
+    });
     assert_eq!(found[0], noise);
 }
 
@@ -115,10 +115,10 @@ fn a_frame_that_inflates_beyond_the_bound_is_damage() {
     assert!(bomb < 2000);
     bytes.extend(frame(b"end", &[]).unwrap());
     let found = pieces(&bytes);
-    let damage = Piece::Damaged {
+    let damage = Piece::Unread(Note::Damaged {
         offset: 0,
         bytes: bomb as u64,
-    };
+    });
     assert_eq!(found[0], damage);
     assert_eq!(contents(&found), [b"end"]);
     assert!(frame(&vec![0; LONGEST + 1], &[]).is_err());

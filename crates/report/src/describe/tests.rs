@@ -257,11 +257,22 @@ fn a_report_without_verdicts_or_problems_is_described_too() {
     assert_eq!(get(&report), None);
 }
 
+/// The label that distinguishes the samples of a metric.
+fn label(get: Get) -> &'static str {
+    match get {
+        Get::Report(_) | Get::ReportInfo(_) | Get::Own(_) => "",
+        Get::Group(_) | Get::GroupInfo(_) | Get::GroupState(..) | Get::Knob(_) => "group",
+        Get::Device(_) => "disk",
+        Get::GateDevice(_) => "device",
+        Get::Watch(_) => "decision",
+    }
+}
+
 /// The page `docs/metrics.md`.
 fn markdown() -> String {
     let mut text = String::from(HEAD);
     for (metric, help) in metrics() {
-        let label = metric.get.label().unwrap_or_default();
+        let label = label(metric.get);
         let (name, kind) = (metric.name, metric.kind.word());
         let suffix = metric.kind.suffix();
         let _ = writeln!(text, "| `{name}{suffix}` | {kind} | {label} | {help} |");

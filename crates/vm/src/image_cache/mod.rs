@@ -274,7 +274,7 @@ impl ImageCache {
             .images
             .values()
             .filter_map(|kept| tracker.image(kept.image.key));
-        counts.map(|counts| counts.fetched).sum()
+        counts.map(|counts| counts.fetched_pages()).sum()
     }
 
     /// The machines as the policy sees them.

@@ -2,12 +2,13 @@
 
 use justitia_policy::units::Bytes;
 use justitia_report::own::cpu;
+use justitia_report::text::word;
 
 use super::kept::Kept;
 use super::ImageCache;
 use crate::discover::{Held, Machine};
 use crate::report::{ImageReport, MachineReport, Report};
-use crate::track::ImageCounts;
+use crate::track::types;
 
 pub(super) fn report(image_cache: &ImageCache) -> Report {
     let shares = &image_cache.shares;
@@ -43,20 +44,23 @@ fn tell(image_cache: &ImageCache, at: usize, machine: &Machine) -> MachineReport
         .collect();
     let all = its.iter().filter_map(|kept| counts_of(image_cache, kept));
     let (requested, fetched) = all.fold((0, 0), |(requested, fetched), counts| {
-        (requested + counts.requested, fetched + counts.fetched)
+        (
+            requested + counts.requested_pages,
+            fetched + counts.fetched_pages(),
+        )
     });
     let tracked = image_cache.tracker.is_some();
     let sum = |of: fn(&Kept) -> u64| tracked.then(|| bytes(its.iter().map(|kept| of(kept)).sum()));
     MachineReport {
         name: machine.name.clone(),
         pid: machine.pid,
-        manager: machine.manager.name().to_owned(),
+        manager: word(&machine.manager),
         group: machine.group.clone(),
         weight: image_cache.weight(&machine.name).get(),
         cached_bytes: image_cache.shares.held.get(at).map(|held: &Bytes| held.0),
         low_watermark_bytes: image_cache.shares.watermarks.get(at).map(|mark| mark.0),
-        requested_bytes: counts.map(|counts| bytes(counts.requested)),
-        second_bytes: counts.map(|counts| bytes(counts.again)),
+        requested_bytes: counts.map(|counts| bytes(counts.requested_pages)),
+        second_bytes: counts.map(|counts| bytes(counts.again_pages)),
         hit_ratio: hit_ratio(requested, fetched),
         dropped_bytes: sum(|kept| kept.dropped_pages),
         evicted_bytes: sum(|kept| kept.evicted_pages),
@@ -68,7 +72,7 @@ fn tell(image_cache: &ImageCache, at: usize, machine: &Machine) -> MachineReport
     }
 }
 
-fn counts_of(image_cache: &ImageCache, kept: &Kept) -> Option<ImageCounts> {
+fn counts_of(image_cache: &ImageCache, kept: &Kept) -> Option<types::image> {
     image_cache.tracker.as_ref()?.image(kept.image.key)
 }
 
@@ -88,7 +92,7 @@ fn image(image_cache: &ImageCache, held: &Held) -> ImageReport {
         .book
         .as_ref()
         .and_then(|_| counts_of(image_cache, kept));
-    let counted = |of: fn(&ImageCounts) -> u64| counts.as_ref().map(|counts| bytes(of(counts)));
+    let counted = |of: fn(&types::image) -> u64| counts.as_ref().map(|counts| bytes(of(counts)));
     let format = match (&image.qcow2, &image.damage) {
         (Some(_), _) => "qcow2",
         (None, Some(_)) => "damaged qcow2",
@@ -102,11 +106,11 @@ fn image(image_cache: &ImageCache, held: &Held) -> ImageReport {
         .and_then(|header| header.backing.clone());
     told.cached_bytes = kept.resident.map(|resident| bytes(resident.cached));
     told.dirty_bytes = kept.resident.and_then(|resident| resident.dirty.map(bytes));
-    told.requested_bytes = counted(|counts| counts.requested);
-    told.second_bytes = counted(|counts| counts.again);
-    told.fetched_bytes = counted(|counts| counts.fetched);
-    told.foreign_bytes = counted(|counts| counts.foreign);
-    told.lost_bytes = counted(|counts| counts.lost);
+    told.requested_bytes = counted(|counts| counts.requested_pages);
+    told.second_bytes = counted(|counts| counts.again_pages);
+    told.fetched_bytes = counted(types::image::fetched_pages);
+    told.foreign_bytes = counted(|counts| counts.foreign_pages);
+    told.lost_bytes = counted(|counts| counts.lost_pages);
     told.dropped_bytes = counts.map(|_| bytes(kept.dropped_pages));
     told.evicted_bytes = counts.map(|_| bytes(kept.evicted_pages));
     told.counter_bytes = kept.book.as_ref().map(crate::track::Book::bytes);

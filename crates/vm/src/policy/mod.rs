@@ -38,21 +38,6 @@ impl Replacement {
     /// The names in the command line and `--json`.
     pub const NAMES: [&'static str; 4] = ["default", "lru2", "lfu", "justitia"];
 
-    pub fn name(self) -> &'static str {
-        match self {
-            Replacement::Default => "default",
-            Replacement::Lru2 => "lru2",
-            Replacement::Lfu => "lfu",
-            Replacement::Justitia => "justitia",
-        }
-    }
-
-    pub fn named(name: &str) -> Option<Replacement> {
-        use Replacement::{Default, Justitia, Lfu, Lru2};
-        let all = [Default, Lru2, Lfu, Justitia];
-        all.into_iter().find(|one| one.name() == name)
-    }
-
     /// True if a page is dropped after its first request.
     pub fn admits_on_second(self) -> bool {
         self == Replacement::Justitia

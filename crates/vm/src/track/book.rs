@@ -4,6 +4,7 @@
 //! when the block is used and cleared by [`Book::take_used`]. The BPF programs change words concurrently, so
 //! both sides change a word by one atomic operation.
 
+use std::io;
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
 use std::ptr::{null_mut, NonNull};
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 
-use super::{types, MapResult};
+use super::types;
 
 use crate::policy::pages::{
     decayed, fresh_bits, mask, Block, Run, PAGES_PER_BLOCK, PAGES_PER_WORD, WORDS,
@@ -44,12 +45,12 @@ impl Book {
         Some((blocks as u32, u32::try_from(entries).ok()?))
     }
 
-    pub(super) fn map(fd: BorrowedFd<'_>, blocks: u32, entries: u32) -> MapResult<Book> {
+    pub(super) fn map(fd: BorrowedFd<'_>, blocks: u32, entries: u32) -> io::Result<Book> {
         let bytes = (entries as usize * RECORD).next_multiple_of(rustix::param::page_size());
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice; nothing else refers to it.
         let start = unsafe { mmap(null_mut(), bytes, protection, MapFlags::SHARED, fd, 0)? };
-        let start = NonNull::new(start.cast()).ok_or(std::io::ErrorKind::OutOfMemory)?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Book {
             start,
             bytes,

@@ -14,7 +14,6 @@ mod load;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle, MapType, Object};
@@ -25,7 +24,7 @@ pub use book::Book;
 // The Rust types of the records in `bpf/record.h`.
 include!(concat!(env!("OUT_DIR"), "/images.rs"));
 
-pub(crate) use generated::types;
+pub use generated::types;
 
 const _: () = assert!(size_of::<types::block>() == 144);
 const _: () = assert!(size_of::<types::image_key>() == 16);
@@ -106,31 +105,21 @@ impl Tier {
     }
 }
 
-/// Counters of an image, in pages.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ImageCounts {
-    /// Requested by machines.
-    pub requested: u64,
-    /// Part of `requested` that had been requested before.
-    pub again: u64,
-    /// Brought into the page cache by reads and readahead, not by writes.
-    pub fetched: u64,
-    /// Requested by processes that are not machines.
-    pub foreign: u64,
-    /// Requested or written, but not counted.
-    pub lost: u64,
-    /// Time of the last request of a machine, nanoseconds of the monotonic clock; 0: never.
-    pub used_ns: u64,
-}
+/// A record of `bpf/record.h`.
+///
+/// # Safety
+/// It consists of integers, without padding.
+unsafe trait Plain: Copy {}
+// SAFETY: two integers of 4 bytes and seven of 8 bytes are 64 bytes, its size (asserted above).
+unsafe impl Plain for types::image {}
+// SAFETY: three integers of 8 bytes are 24 bytes, its size (asserted above).
+unsafe impl Plain for types::machine {}
 
-/// Counters of a machine, in pages.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MachineCounts {
-    pub requested: u64,
-    /// Part of `requested` that had been requested before, by this machine or another.
-    pub again: u64,
-    /// Time of its last request, nanoseconds of the monotonic clock; 0: never.
-    pub used_ns: u64,
+impl types::image {
+    /// Pages brought into the page cache by reads and readahead, not by writes.
+    pub fn fetched_pages(&self) -> u64 {
+        self.inserted_pages.saturating_sub(self.written_pages)
+    }
 }
 
 /// The attached programs and their maps.
@@ -246,7 +235,7 @@ impl Tracker {
         let record = types::image {
             book: place,
             blocks,
-            ..self.counts(key).unwrap_or_default()
+            ..self.image(key).unwrap_or_default()
         };
         let fd = map.as_fd().as_raw_fd().to_ne_bytes();
         // First the book, then the image: a program that finds the image must find its book.
@@ -297,37 +286,20 @@ impl Tracker {
     }
 
     /// Counters of an image since it was registered. `None`: not registered.
-    pub fn image(&self, key: Key) -> Option<ImageCounts> {
-        let record = self.counts(key)?;
-        Some(ImageCounts {
-            requested: record.requested_pages,
-            again: record.again_pages,
-            fetched: record.inserted_pages.saturating_sub(record.written_pages),
-            foreign: record.foreign_pages,
-            lost: record.lost_pages,
-            used_ns: record.used_ns,
-        })
+    pub fn image(&self, key: Key) -> Option<types::image> {
+        self.record("images", &key.bytes())
     }
 
     /// Counters of a machine since it was added. `None`: not added.
-    pub fn machine(&self, pid: u32) -> Option<MachineCounts> {
-        let found = self
-            .map("machines")
-            .lookup(&pid.to_ne_bytes(), MapFlags::ANY);
-        let [requested, again, used_ns] = words(&found.ok()??)?;
-        Some(MachineCounts {
-            requested,
-            again,
-            used_ns,
-        })
+    pub fn machine(&self, pid: u32) -> Option<types::machine> {
+        self.record("machines", &pid.to_ne_bytes())
     }
 
-    fn counts(&self, key: Key) -> Option<types::image> {
-        let found = self.map("images").lookup(&key.bytes(), MapFlags::ANY);
-        let words: [u64; 8] = words(&found.ok()??)?;
-        // SAFETY: `types::image` is plain integers of 64 bytes in total (asserted above); any bits are a
-        // value.
-        Some(unsafe { std::mem::transmute::<[u64; 8], types::image>(words) })
+    fn record<T: Plain>(&self, map: &str, key: &[u8]) -> Option<T> {
+        let bytes = self.map(map).lookup(key, MapFlags::ANY).ok()??;
+        // SAFETY: there are as many bytes as the record has, and any bits are a value of it.
+        let read = || unsafe { bytes.as_ptr().cast::<T>().read_unaligned() };
+        (bytes.len() == size_of::<T>()).then(read)
     }
 
     fn map(&self, name: &str) -> libbpf_rs::Map<'_> {
@@ -358,24 +330,11 @@ fn image_bytes(record: &types::image) -> [u8; size_of::<types::image>()] {
     unsafe { std::mem::transmute_copy(record) }
 }
 
-fn words<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
-    let mut words = [0; N];
-    if bytes.len() != N * 8 {
-        return None;
-    }
-    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-        *word = u64::from_ne_bytes(bytes.try_into().ok()?);
-    }
-    Some(words)
-}
-
 /// Nanoseconds of the monotonic clock, as the programs record them.
 pub fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
-
-pub(crate) type MapResult<T> = io::Result<T>;
 
 #[cfg(test)]
 mod tests {

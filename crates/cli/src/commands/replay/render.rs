@@ -113,7 +113,7 @@ fn push_curves(text: &mut Page, summary: &Summary, screen: Screen) {
 }
 
 fn push_differences(text: &mut Page, summary: &Summary, screen: Screen) {
-    let first = summary.first_differences();
+    let first = &summary.first_differences;
     if first.is_empty() {
         return;
     }
@@ -145,11 +145,8 @@ pub(super) fn summary_json(
     recorded: &Config,
     summary: &Summary,
 ) -> serde_json::Value {
-    let differences: Vec<_> = summary
-        .first_differences()
-        .iter()
-        .map(difference_json)
-        .collect();
+    let differences = summary.first_differences.iter();
+    let differences: Vec<_> = differences.map(difference_json).collect();
     let mut json = json!({
         "file": record.file,
         "sessions": record.sessions,

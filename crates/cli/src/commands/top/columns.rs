@@ -3,56 +3,14 @@
 //! On a narrow screen columns of low rank are shown first. Nothing is wrapped: columns that do not fit are
 //! left out, and names are cut.
 
-use justitia_policy::color::Color;
 use justitia_policy::plan::Knob;
+use justitia_report::status::{GroupStatus, VerdictStatus};
 use ratatui::style::Style;
 
 use super::bars;
-use super::format;
+use super::format::{self, count, limit, percent, rate, ratio};
 use super::theme::{letter, strong, Theme};
 use super::values::{Key, Row, Values};
-
-/// A column of the table. [`COLUMNS`] describes each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Field {
-    Group,
-    /// The letter of its color.
-    Color,
-    Weight,
-    /// Page cache it is entitled to.
-    Entitled,
-    /// Page cache and threshold, with a bar.
-    Cache,
-    /// Bandwidth.
-    Rate,
-    /// Share of the contenders' bandwidth, and share of their weight.
-    Share,
-    /// [`Field::Share`] as a bar.
-    ShareBar,
-    /// Bandwidth over its weighted share.
-    OfIdeal,
-    /// Hit ratio.
-    Hits,
-    /// Refaults per second.
-    Refaults,
-    /// Share of the period in which it waited.
-    Stall,
-    /// The feedback's gain.
-    Gain,
-    /// Time asleep above `memory.high`.
-    Throttled,
-    /// Time in direct reclaim.
-    Reclaim,
-    /// `memory.low`.
-    Low,
-    /// `memory.high`.
-    High,
-    /// Page cache held for others.
-    ForOthers,
-    /// Page cache held by others.
-    ByOthers,
-    From,
-}
 
 /// A column on the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,98 +32,104 @@ const LONGEST_BAR: usize = 24;
 /// A name may take up to this many cells, or a fifth of the width if that is more, before columns are added.
 const NAME: usize = 16;
 
-/// The content of a column for a group.
+/// The content of a column.
 #[derive(Clone, Copy)]
 enum Shown {
-    /// A text.
+    /// A text, by which it is sorted.
     Text,
-    /// Something that [`cell`] draws, and the number that it is sorted by.
-    Drawn(fn(&Values) -> Option<f64>),
-    Size(fn(&Values) -> Option<u64>),
-    /// A number, and its words.
-    Number(fn(&Values) -> Option<f64>, fn(Option<f64>) -> String),
-    /// The text of a knob that holds bytes.
-    Knob(fn(&Values) -> Option<&str>),
+    /// Something that [`cell`] draws.
+    Drawn,
+    /// Its number in words.
+    Words(fn(Option<f64>) -> String),
 }
+
+use Shown::{Drawn, Text, Words};
+
+/// The number of a column for a group, by which it is sorted.
+type Number = fn(&GroupStatus) -> Option<f64>;
 
 /// The properties of a column.
 struct About {
-    field: Field,
     /// Columns of low rank are shown first. The group is always shown.
     rank: usize,
     head: &'static str,
     /// Width of its longest usual text in cells.
     width: usize,
     shown: Shown,
+    number: Number,
     /// Its meaning, for the help.
     says: &'static str,
 }
 
-const fn about(
-    field: Field,
-    rank: usize,
-    head: &'static str,
-    width: usize,
-    shown: Shown,
-    says: &'static str,
-) -> About {
-    About {
-        field,
-        rank,
-        head,
-        width,
-        shown,
-        says,
-    }
+/// Defines the columns, in display order: field, rank, head, width, content, number and meaning of each.
+macro_rules! columns {
+    ($($field:ident, $rank:expr, $head:expr, $width:expr, $shown:expr, $number:expr, $says:expr;)+) => {
+        /// A column of the table.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Field {
+            $($field,)+
+        }
+
+        impl Field {
+            /// All columns in display order.
+            pub(crate) const ALL: [Field; COLUMNS.len()] = [$(Field::$field),+];
+        }
+
+        const COLUMNS: &[About] = &[$(About {
+            rank: $rank,
+            head: $head,
+            width: $width,
+            shown: $shown,
+            number: $number,
+            says: $says,
+        },)+];
+    };
 }
 
-/// All columns, in display order, which is that of [`Field`].
-#[rustfmt::skip]
-static COLUMNS: [About; 20] = {
-    use format::{count, percent, rate, ratio};
-    use Field as F;
-    use Shown::{Drawn, Knob as Limit, Number, Size, Text};
-    [
-        about(F::Group, 0, "GROUP", 1, Text, "path below the cgroup2 mount"),
-        about(F::Color, 1, "C", 1, Drawn(|v| v.color.map(badness)),
-            "color: Green no stall, Yellow stalls, Red and below its share"),
-        about(F::Weight, 4, "WEIGHT", 5, Number(|v| v.weight.map(f64::from), whole), "the one number its owner set"),
-        about(F::Entitled, 11, "ENTITLED", 5, Size(|v| v.entitled), "page cache its weight earns it now"),
-        about(F::Cache, 5, "CACHE/THRESHOLD", BAR + 1 + CACHE_TEXT, Drawn(|v| v.file.map(|bytes| bytes as f64)),
-            "page cache against what is protected"),
-        about(F::Rate, 2, "MB/S", 7, Number(|v| v.rate, rate), "read and written through the page cache"),
-        about(F::Share, 10, "SHARE/IDEAL", 11, Drawn(|v| v.share), "of the contenders' bandwidth, of their weight"),
-        about(F::ShareBar, 16, "SHARE|IDEAL", 16, Drawn(|v| v.share), "the same; the line is the ideal"),
-        about(F::OfIdeal, 3, "OF IDEAL", 5, Number(|v| v.of_ideal, ratio),
-            "bandwidth over weighted share, smoothed; 1 is ideal"),
-        about(F::Hits, 7, "HIT", 5, Number(|v| v.hits, percent), "requested pages that were in the page cache"),
-        about(F::Refaults, 9, "REF/S", 5, Number(|v| v.refaults, count), "pages evicted and read again, per second"),
-        about(F::Stall, 6, "STALL", 5, Number(|v| v.stalled, percent),
-            "part of the time some task waited for memory or I/O"),
-        about(F::Gain, 8, "GAIN", 5, Number(|v| v.gain, ratio), "the feedback's factor on its share"),
-        about(F::Throttled, 14, "THROT", 5, Number(|v| v.throttled, ratio),
-            "seconds per second asleep above memory.high"),
-        about(F::Reclaim, 15, "RECL", 5, Number(|v| v.reclaim, ratio), "seconds per second in direct reclaim"),
-        about(F::Low, 13, "LOW", 5, Limit(|v| v.low.as_deref()), Knob::MemoryLow.file_name()),
-        about(F::High, 12, "HIGH", 5, Limit(|v| v.high.as_deref()), Knob::MemoryHigh.file_name()),
-        about(F::ForOthers, 17, "FOR", 5, Size(|v| v.for_others), "page cache it holds of others' files"),
-        about(F::ByOthers, 18, "BY", 5, Size(|v| v.by_others), "page cache of its files that others hold"),
-        about(F::From, 19, "FROM", 12, Text, "where its weight comes from"),
-    ]
-};
+columns! {
+    Group, 0, "GROUP", 1, Text, none, "path below the cgroup2 mount";
+    Color, 1, "C", 1, Drawn, |g| Some(f64::from(verdict(g)?.color as u8)),
+        "color: Green no stall, Yellow stalls, Red and below its share";
+    Weight, 4, "WEIGHT", 5, Words(whole), |g| Some(f64::from(g.weight)), "the one number its owner set";
+    Entitled, 11, "ENTITLED", 5, Words(limit), |g| Some(verdict(g)?.entitlement_bytes as f64),
+        "page cache its weight earns it now";
+    Cache, 5, "CACHE/THRESHOLD", BAR + 1 + CACHE_TEXT, Drawn, |g| Some(g.file_bytes? as f64),
+        "page cache against what is protected";
+    Rate, 2, "MB/S", 7, Words(rate), |g| verdict(g)?.bytes_per_s, "read and written through the page cache";
+    Share, 10, "SHARE/IDEAL", 11, Drawn, none, "of the contenders' bandwidth, of their weight";
+    ShareBar, 16, "SHARE|IDEAL", 16, Drawn, none, "the same; the line is the ideal";
+    OfIdeal, 3, "OF IDEAL", 5, Words(ratio), |g| verdict(g)?.of_ideal,
+        "bandwidth over weighted share, smoothed; 1 is ideal";
+    Hits, 7, "HIT", 5, Words(percent), |g| verdict(g)?.cache.hit_ratio,
+        "requested pages that were in the page cache";
+    Refaults, 9, "REF/S", 5, Words(count), |g| verdict(g)?.cache.refault_pages_per_s,
+        "pages evicted and read again, per second";
+    Stall, 6, "STALL", 5, Words(percent), |g| verdict(g)?.stalled,
+        "part of the time some task waited for memory or I/O";
+    Gain, 8, "GAIN", 5, Words(ratio), |g| Some(verdict(g)?.gain), "the feedback's factor on its share";
+    Throttled, 14, "THROT", 5, Words(ratio), |g| verdict(g)?.cache.throttled_s_per_s,
+        "seconds per second asleep above memory.high";
+    Reclaim, 15, "RECL", 5, Words(ratio), |g| verdict(g)?.cache.reclaim_s_per_s,
+        "seconds per second in direct reclaim";
+    Low, 13, "LOW", 5, Words(limit), |g| g.knob_number(Knob::MemoryLow), Knob::MemoryLow.file_name();
+    High, 12, "HIGH", 5, Words(limit), |g| g.knob_number(Knob::MemoryHigh), Knob::MemoryHigh.file_name();
+    ForOthers, 17, "FOR", 5, Words(limit), |g| Some(verdict(g)?.held_for_others_bytes? as f64),
+        "page cache it holds of others' files";
+    ByOthers, 18, "BY", 5, Words(limit), |g| Some(verdict(g)?.held_by_others_bytes? as f64),
+        "page cache of its files that others hold";
+    From, 19, "FROM", 12, Text, none, "where its weight comes from";
+}
+
+/// A text has no number, and a share is one of all contenders.
+fn none(_: &GroupStatus) -> Option<f64> {
+    None
+}
+
+fn verdict(group: &GroupStatus) -> Option<&VerdictStatus> {
+    group.verdict.as_ref()
+}
 
 impl Field {
-    /// All columns in display order.
-    pub(crate) const ALL: [Field; COLUMNS.len()] = {
-        let mut all = [Field::Group; COLUMNS.len()];
-        let mut at = 0;
-        while at < all.len() {
-            all[at] = COLUMNS[at].field;
-            at += 1;
-        }
-        all
-    };
-
     fn about(self) -> &'static About {
         &COLUMNS[self as usize]
     }
@@ -185,7 +149,7 @@ impl Field {
 
     /// True if the column is aligned to the right, as numbers are.
     pub(crate) fn right(self) -> bool {
-        self == Field::Share || !matches!(self.about().shown, Shown::Text | Shown::Drawn(_))
+        self == Field::Share || matches!(self.about().shown, Shown::Words(_))
     }
 
     /// The next or the previous column in display order.
@@ -197,30 +161,16 @@ impl Field {
 
     /// The sort key of the column.
     pub(crate) fn key<'a>(self, path: &'a str, values: &'a Values) -> Key<'a> {
-        Key::Number(match self.about().shown {
-            Shown::Text if self == Field::Group => return Key::Text(path),
-            Shown::Text => return Key::Text(values.source.unwrap_or("")),
-            Shown::Drawn(of) | Shown::Number(of, _) => of(values),
-            Shown::Size(of) => of(values).map(|bytes| bytes as f64),
-            Shown::Knob(of) => knob_bytes(of(values)),
-        })
+        match self.about().shown {
+            Shown::Text if self == Field::Group => Key::Text(path),
+            Shown::Text => Key::Text(values.source.unwrap_or("")),
+            Shown::Drawn | Shown::Words(_) => Key::Number(values.number(self)),
+        }
     }
-}
 
-/// A color as a sort key.
-fn badness(color: Color) -> f64 {
-    match color {
-        Color::Red => 2.0,
-        Color::Yellow => 1.0,
-        Color::Green => 0.0,
-    }
-}
-
-/// A limit as a sort key: `max` is above all others.
-fn knob_bytes(value: Option<&str>) -> Option<f64> {
-    match value {
-        Some("max") => Some(f64::INFINITY),
-        value => value?.parse().ok(),
+    /// Its number for a group.
+    pub(crate) fn number(self, group: &GroupStatus) -> Option<f64> {
+        (self.about().number)(group)
     }
 }
 
@@ -270,10 +220,8 @@ pub(crate) fn cell(row: &Row, column: Column, theme: Theme, top_share: f64) -> (
         (Field::Cache, _) => cache(values, width, theme),
         (Field::Share, _) => share(values),
         (Field::ShareBar, _) => share_bar(values, width, theme, top_share),
-        (_, Shown::Size(of)) => format::size(of(values)),
-        (_, Shown::Number(of, words)) => words(of(values)),
-        (_, Shown::Knob(of)) => knob(of(values)),
-        (_, Shown::Text | Shown::Drawn(_)) => values.source.unwrap_or("-").to_owned(),
+        (field, Shown::Words(words)) => words(values.number(field)),
+        (_, Shown::Text | Shown::Drawn) => values.source.unwrap_or("-").to_owned(),
     };
     let style = match column.field {
         Field::Color => color.patch(strong()),
@@ -294,47 +242,37 @@ fn name(row: &Row, width: usize, theme: Theme) -> String {
 }
 
 fn cache(values: &Values, width: usize, theme: Theme) -> String {
-    let share = match (values.file, values.threshold) {
-        (Some(0), Some(_)) => Some(0.0),
-        // Any page cache is above a threshold of zero.
-        (Some(_), Some(0)) => Some(2.0),
-        (Some(file), Some(threshold)) => Some(file as f64 / threshold as f64),
-        _ => None,
-    };
-    let text = format!(
-        "{}/{}",
-        format::size(values.file),
-        format::size(values.threshold)
-    );
+    let (file, threshold) = (values.number(Field::Cache), values.threshold);
+    let share = file
+        .zip(threshold)
+        .map(|(file, threshold)| match threshold {
+            // Any page cache is above a threshold of zero.
+            0.0 => (2.0 * file).min(2.0),
+            _ => file / threshold,
+        });
+    let text = format!("{}/{}", format::limit(file), format::limit(threshold));
     let bar = bars::bar(share, width.saturating_sub(CACHE_TEXT + 1), theme.unicode);
     format!("{bar} {}", format::pad(&text, CACHE_TEXT, true))
 }
 
 fn share(values: &Values) -> String {
-    if values.share.is_none() && values.ideal.is_none() {
+    let share = values.number(Field::Share);
+    if share.is_none() && values.ideal.is_none() {
         return "-".into();
     }
-    let percent = format::percent(values.share);
+    let percent = format::percent(share);
     let share = percent.trim_end_matches('%');
     format!("{share}/{}", format::percent(values.ideal))
 }
 
 fn share_bar(values: &Values, width: usize, theme: Theme, top: f64) -> String {
     let of_top = |share: Option<f64>| share.map(|share| share / top.max(f64::MIN_POSITIVE));
-    let (share, ideal) = (of_top(values.share), of_top(values.ideal));
+    let (share, ideal) = (of_top(values.number(Field::Share)), of_top(values.ideal));
     bars::bar_with_mark(share, ideal, width, theme.unicode)
 }
 
 fn whole(value: Option<f64>) -> String {
     value.map_or_else(|| "-".into(), |value| format!("{value:.0}"))
-}
-
-fn knob(value: Option<&str>) -> String {
-    match value.map(|value| (value, value.parse())) {
-        Some((_, Ok(bytes))) => format::size(Some(bytes)),
-        Some((word, Err(_))) => word.to_owned(),
-        None => "-".into(),
-    }
 }
 
 #[cfg(test)]

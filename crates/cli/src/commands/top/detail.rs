@@ -7,6 +7,7 @@ use justitia_report::status::GroupStatus;
 use justitia_report::text::printable;
 use ratatui::text::{Line, Span};
 
+use super::columns::Field;
 use super::picture::{Past, Picture, Series};
 use super::theme::{faint, letter, strong, Theme};
 use super::values::Row;
@@ -58,7 +59,7 @@ pub(crate) fn lines(
 
 fn title(row: &Row, width: usize, theme: Theme) -> Line<'static> {
     let values = &row.values;
-    let said = match (values.weight, values.source) {
+    let said = match (values.number(Field::Weight), values.source) {
         (Some(weight), Some(source)) => {
             format!("  weight {weight} ({source})  {}", letter(values.color))
         }
@@ -83,21 +84,15 @@ fn title(row: &Row, width: usize, theme: Theme) -> Line<'static> {
 
 /// Sparklines with their last and their largest value.
 fn history(past: &Past, row: &Row, width: usize, theme: Theme) -> Vec<Line<'static>> {
-    let values = &row.values;
-    let line = |name: &str,
-                series: &Series,
-                last: String,
-                top: Option<f32>,
-                say: &dyn Fn(f64) -> String| {
+    type Say = fn(Option<f64>) -> String;
+    let line = |name: &str, series: &Series, field: Field, top: Option<f32>, say: Say| {
         let cells = width.saturating_sub(NAME + NUMBER + 2 * 2 + NUMBER + 4);
         let samples = series.last(cells);
-        let most = samples.iter().flatten().copied().fold(0.0, f32::max);
-        let spark = bars::sparkline(&samples, top.unwrap_or(most), cells, theme.unicode);
-        let most = if samples.iter().any(Option::is_some) {
-            say(f64::from(most))
-        } else {
-            "-".to_owned()
-        };
+        let most = samples.iter().flatten().copied().reduce(f32::max);
+        let top = top.or(most).unwrap_or(0.0);
+        let spark = bars::sparkline(&samples, top, cells, theme.unicode);
+        let last = say(row.values.number(field));
+        let most = say(most.map(f64::from));
         Line::from(vec![
             Span::styled(format!("{name:<NAME$}"), faint()),
             Span::styled(format!("{last:>NUMBER$}  "), strong()),
@@ -105,63 +100,47 @@ fn history(past: &Past, row: &Row, width: usize, theme: Theme) -> Vec<Line<'stat
             Span::styled(format!("  max {most}"), faint()),
         ])
     };
-    let size = |bytes: f64| format::size(Some(bytes as u64));
-    let percent = |share: f64| format::percent(Some(share));
-    let rate = |rate: f64| format::rate(Some(rate));
+    let (all, percent) = (Some(1.0), format::percent);
     vec![
-        line("MB/s", &past.rate, format::rate(values.rate), None, &rate),
-        line(
-            "page cache",
-            &past.file,
-            format::size(values.file),
-            None,
-            &size,
-        ),
-        line(
-            "hit ratio",
-            &past.hits,
-            format::percent(values.hits),
-            Some(1.0),
-            &percent,
-        ),
-        line(
-            "stalls",
-            &past.stalls,
-            format::percent(values.stalled),
-            Some(1.0),
-            &percent,
-        ),
+        line("MB/s", &past.rate, Field::Rate, None, format::rate),
+        line("page cache", &past.file, Field::Cache, None, format::limit),
+        line("hit ratio", &past.hits, Field::Hits, all, percent),
+        line("stalls", &past.stalls, Field::Stall, all, percent),
     ]
 }
 
 /// The values without a sparkline, as many per line as fit.
 fn numbers(row: &Row, group: &GroupStatus, width: usize, theme: Theme) -> Vec<Line<'static>> {
-    let values = &row.values;
+    let number = |field| row.values.number(field);
+    let size = |field| format::limit(number(field));
     let verdict = group.verdict.as_ref();
     let working_set = verdict.and_then(|verdict| verdict.working_set_bytes);
     let texts = [
         format!(
             "entitled {}, threshold {}",
-            format::size(values.entitled),
-            format::size(values.threshold),
+            size(Field::Entitled),
+            format::limit(row.values.threshold),
         ),
         format!(
             "holds {} for others, others {} for it",
-            format::size(values.for_others),
-            format::size(values.by_others),
+            size(Field::ForOthers),
+            size(Field::ByOthers),
         ),
         format!(
             "share {}, ideal {}, {} of ideal, gain {}",
-            format::percent(values.share),
-            format::percent(values.ideal),
-            format::ratio(values.of_ideal),
-            format::ratio(values.gain),
+            format::percent(number(Field::Share)),
+            format::percent(row.values.ideal),
+            format::ratio(number(Field::OfIdeal)),
+            format::ratio(number(Field::Gain)),
         ),
-        format!("refaults {} a second", format::count(values.refaults)),
+        format!(
+            "refaults {} a second",
+            format::count(number(Field::Refaults))
+        ),
         format!(
             "waiting: {} s/s in reclaim, {} s/s above memory.high",
-            format::ratio(values.reclaim),
-            format::ratio(values.throttled),
+            format::ratio(number(Field::Reclaim)),
+            format::ratio(number(Field::Throttled)),
         ),
         format!("color {}", printable(&color::words(group))),
         format!("working set {}", format::size(working_set)),

@@ -23,6 +23,14 @@ pub(crate) fn size(bytes: Option<u64>) -> String {
     format!("{value:.decimals$}{}", UNITS[unit])
 }
 
+/// A size that may be a limit: an infinite one is none.
+pub(crate) fn limit(bytes: Option<f64>) -> String {
+    match bytes {
+        Some(f64::INFINITY) => "max".into(),
+        bytes => size(bytes.map(|bytes| bytes as u64)),
+    }
+}
+
 const UNITS: [&str; 6] = ["B", "K", "M", "G", "T", "P"];
 
 /// Bandwidth in MB/s, at most seven characters.

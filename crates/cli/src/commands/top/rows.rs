@@ -137,7 +137,10 @@ mod tests {
     #[test]
     fn shares_are_among_those_who_contend() {
         let rows = list(&three(), "", BY_RATE);
-        let shares: Vec<_> = rows.iter().map(|row| row.values.share).collect();
+        let shares: Vec<_> = rows
+            .iter()
+            .map(|row| row.values.number(Field::Share))
+            .collect();
         assert_eq!(shares, [Some(0.875), Some(0.125), None]);
         let ideal: f64 = rows.iter().filter_map(|row| row.values.ideal).sum();
         assert!((ideal - 1.0).abs() < 1e-9, "{ideal}");
@@ -148,9 +151,10 @@ mod tests {
     fn a_sum_with_an_unknown_part_is_unknown() {
         let parts = values(&three());
         let sum = Values::sum(&parts.iter());
-        assert_eq!(sum.rate, None);
-        assert!(sum.file.is_some());
-        assert_eq!(sum.share, Some(1.0));
-        assert_eq!(Values::sum(&parts[2..].iter()).share, None);
+        assert_eq!(sum.number(Field::Rate), None);
+        assert!(sum.number(Field::Cache).is_some());
+        assert_eq!(sum.number(Field::Share), Some(1.0));
+        let rest = Values::sum(&parts[2..].iter());
+        assert_eq!(rest.number(Field::Share), None);
     }
 }

@@ -164,8 +164,11 @@ mod tests {
     fn an_ancestor_shows_the_sum_of_what_is_below_it() {
         let groups = vec![group("/k/a", 100), group("/k/b", 300)];
         let rows = tree(&report(groups), "", BY_NAME, true);
-        let rate = |at: usize| rows[at].values.rate.unwrap();
-        assert_eq!((rows[0].id, rows[0].values.weight), (None, None));
+        let rate = |at: usize| rows[at].values.number(Field::Rate).unwrap();
+        assert_eq!(
+            (rows[0].id, rows[0].values.number(Field::Weight)),
+            (None, None)
+        );
         assert!((rate(0) - rate(1) - rate(2)).abs() < 1.0);
     }
 

@@ -4,8 +4,9 @@
 //! PV and share error. A group that does not contend has neither.
 
 use justitia_policy::color::Color;
-use justitia_policy::plan::Knob;
 use justitia_report::status::{source_words, GroupStatus, Report};
+
+use super::columns::Field;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
@@ -18,47 +19,18 @@ pub(crate) struct Row {
     pub(crate) values: Values,
 }
 
-/// The numbers of a row.
+/// The values of a row. Sizes are in bytes, rates per second.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Values {
-    pub(crate) weight: Option<u32>,
+    /// The number of each column, in the order of [`Field`].
+    pub(crate) numbers: [Option<f64>; Field::ALL.len()],
     /// Source of the weight.
     pub(crate) source: Option<&'static str>,
-    /// Page cache it is entitled to, bytes.
-    pub(crate) entitled: Option<u64>,
-    /// Page cache it holds, bytes.
-    pub(crate) file: Option<u64>,
-    /// The page-cache threshold in force, bytes.
-    pub(crate) threshold: Option<u64>,
-    /// Application-level bandwidth, bytes per second.
-    pub(crate) rate: Option<f64>,
-    /// Part of the contenders' bandwidth.
-    pub(crate) share: Option<f64>,
+    /// The page-cache threshold in force.
+    pub(crate) threshold: Option<f64>,
     /// Part of the contenders' weight.
     pub(crate) ideal: Option<f64>,
-    /// Smoothed bandwidth over its weighted share.
-    pub(crate) of_ideal: Option<f64>,
-    /// Hit ratio.
-    pub(crate) hits: Option<f64>,
-    /// Refaults, pages per second.
-    pub(crate) refaults: Option<f64>,
-    /// Share of the period in which some task waited.
-    pub(crate) stalled: Option<f64>,
-    /// Seconds per second in direct reclaim.
-    pub(crate) reclaim: Option<f64>,
-    /// Seconds per second asleep above `memory.high`.
-    pub(crate) throttled: Option<f64>,
     pub(crate) color: Option<Color>,
-    /// The feedback's gain.
-    pub(crate) gain: Option<f64>,
-    /// `memory.low` as the kernel prints it.
-    pub(crate) low: Option<String>,
-    /// `memory.high` as the kernel prints it.
-    pub(crate) high: Option<String>,
-    /// Page cache charged to it that belongs to others, bytes.
-    pub(crate) for_others: Option<u64>,
-    /// Its own page cache that is charged to others, bytes.
-    pub(crate) by_others: Option<u64>,
 }
 
 /// The sort key of a cell.
@@ -85,7 +57,7 @@ pub(crate) fn values(report: &Report) -> Vec<Values> {
         .map(|group| {
             let mut values = Values::of(group);
             if let Some(verdict) = group.verdict.as_ref().filter(|v| v.contending) {
-                values.share = of(verdict.bytes_per_s, moved);
+                values.set_share(of(verdict.bytes_per_s, moved));
                 values.ideal = of(Some(verdict.proportion), Some(weight));
             }
             values
@@ -96,59 +68,43 @@ pub(crate) fn values(report: &Report) -> Vec<Values> {
 impl Values {
     fn of(group: &GroupStatus) -> Values {
         let verdict = group.verdict.as_ref();
-        let cache = verdict.map(|v| v.cache);
-        let knob = |knob| {
-            let found = group.knobs.iter().find(|status| status.knob == knob);
-            found.map(|status| status.now.clone())
-        };
         Values {
-            weight: Some(group.weight),
+            numbers: Field::ALL.map(|field| field.number(group)),
             source: Some(source_words(group.weight_source)),
-            entitled: verdict.map(|v| v.entitlement_bytes),
-            file: group.file_bytes,
-            threshold: verdict.map(|v| v.threshold_bytes),
-            rate: verdict.and_then(|v| v.bytes_per_s),
-            share: None,
+            threshold: verdict.map(|v| v.threshold_bytes as f64),
             ideal: None,
-            of_ideal: verdict.and_then(|v| v.of_ideal),
-            hits: cache.and_then(|c| c.hit_ratio),
-            refaults: cache.and_then(|c| c.refault_pages_per_s),
-            stalled: verdict.and_then(|v| v.stalled),
-            reclaim: cache.and_then(|c| c.reclaim_s_per_s),
-            throttled: cache.and_then(|c| c.throttled_s_per_s),
             color: verdict.map(|v| v.color),
-            gain: verdict.map(|v| v.gain),
-            low: knob(Knob::MemoryLow),
-            high: knob(Knob::MemoryHigh),
-            for_others: verdict.and_then(|v| v.held_for_others_bytes),
-            by_others: verdict.and_then(|v| v.held_by_others_bytes),
+        }
+    }
+
+    /// The number of a column.
+    pub(crate) fn number(&self, field: Field) -> Option<f64> {
+        self.numbers[field as usize]
+    }
+
+    /// Sets the part of the contenders' bandwidth.
+    fn set_share(&mut self, share: Option<f64>) {
+        for field in [Field::Share, Field::ShareBar] {
+            self.numbers[field as usize] = share;
         }
     }
 
     /// The sums over groups, for values that can be added. One unknown part makes a sum unknown.
     pub(crate) fn sum<'a>(parts: &(impl Iterator<Item = &'a Values> + Clone)) -> Values {
-        fn total<'a, T: std::iter::Sum<T>>(
-            parts: impl Iterator<Item = &'a Values>,
-            part: impl Fn(&Values) -> Option<T>,
-        ) -> Option<T> {
-            parts.map(part).sum()
+        use Field::{Cache, Entitled, Rate, Reclaim, Refaults, Throttled};
+        let mut sum = Values {
+            threshold: parts.clone().map(|v| v.threshold).sum(),
+            ..Values::default()
+        };
+        for field in [Entitled, Cache, Rate, Refaults, Reclaim, Throttled] {
+            sum.numbers[field as usize] = parts.clone().map(|v| v.number(field)).sum();
         }
         // Only contenders have shares.
         let contenders = || parts.clone().filter(|v| v.ideal.is_some());
-        let contended = contenders().next().is_some();
-        let shared =
-            |part: fn(&Values) -> Option<f64>| total(contenders(), part).filter(|_| contended);
-        Values {
-            entitled: total(parts.clone(), |v| v.entitled),
-            file: total(parts.clone(), |v| v.file),
-            threshold: total(parts.clone(), |v| v.threshold),
-            rate: total(parts.clone(), |v| v.rate),
-            share: shared(|v| v.share),
-            ideal: shared(|v| v.ideal),
-            refaults: total(parts.clone(), |v| v.refaults),
-            reclaim: total(parts.clone(), |v| v.reclaim),
-            throttled: total(parts.clone(), |v| v.throttled),
-            ..Values::default()
+        if contenders().next().is_some() {
+            sum.set_share(contenders().map(|v| v.number(Field::Share)).sum());
+            sum.ideal = contenders().map(|v| v.ideal).sum();
         }
+        sum
     }
 }

@@ -15,7 +15,7 @@ use super::rows;
 use super::theme::{faint, letter, selected, strong, Theme};
 use super::values::Row;
 use super::{detail, format, help};
-use crate::output::Page;
+use crate::output::{number, Page};
 
 /// From this many lines on, the screen has room for the table and a pane.
 const PANE_FROM: usize = 18;
@@ -126,7 +126,7 @@ fn table(app: &App, rows: &[Row], shown: &[Row], width: usize) -> Vec<Line<'stat
     let gap = " ".repeat(gap);
     let shares = shown
         .iter()
-        .flat_map(|row| [row.values.share, row.values.ideal]);
+        .flat_map(|row| [row.values.number(Field::Share), row.values.ideal]);
     let top_share = shares.flatten().fold(0.0, f64::max);
     let mut lines = vec![head(app, &columns, &gap)];
     for row in shown {
@@ -188,7 +188,7 @@ fn header(app: &App, width: usize) -> Vec<Line<'static>> {
     first.extend([
         pair(2, "PV", &format::ratio(report.pv)),
         pair(3, "share error", &format::percent(report.share_error)),
-        part(2, &group_words(report), strong()),
+        part(2, &number(report.groups.len(), "group"), strong()),
         color_parts(report, theme),
         pair(7, "step", &format!("{:.1} ms", report.tick_us as f64 / 1e3)),
     ]);
@@ -242,13 +242,6 @@ fn gate_word(gate: &GateStatus) -> &str {
         &gate.order
     } else {
         "open"
-    }
-}
-
-fn group_words(report: &Report) -> String {
-    match report.groups.len() {
-        1 => "1 group".to_owned(),
-        count => format!("{count} groups"),
     }
 }
 

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use justitia_policy::units::Bytes;
-use justitia_vm::policy::Replacement;
 use justitia_vm::report::{ImageReport, MachineReport, Report};
 
 use crate::output::{bytes, percent, Page, Screen, Table};
@@ -33,7 +32,7 @@ pub(super) fn text(report: &Report, images: bool, screen: Screen) -> Page {
         .right("DROPPED", 1, |row| row[8].clone())
         .right("EVICTED", 2, |row| row[9].clone());
     text.append(&table.render(screen));
-    let policy = report.policy.map_or("none", Replacement::name);
+    let policy = super::name(report.policy);
     writeln!(
         text,
         "policy {policy}; {} free and {} page cache on the host",
@@ -62,8 +61,9 @@ fn machine_row(machine: &MachineReport) -> [String; 10] {
 }
 
 fn image_row(image: &ImageReport) -> [String; 10] {
-    let mut notes = vec![image.path.clone()];
-    notes.extend(image.format.clone().filter(|format| format != "raw"));
+    let size = image.bytes.map(|bytes| Bytes(bytes).to_string());
+    let format = image.format.clone().filter(|format| format != "raw");
+    let mut notes: Vec<String> = size.into_iter().chain(format).collect();
     if let Some(backing) = &image.backing {
         notes.push(format!("on {backing}"));
     }
@@ -73,10 +73,7 @@ fn image_row(image: &ImageReport) -> [String; 10] {
     if image.machines > 1 {
         notes.push(format!("shared by {}", image.machines));
     }
-    let size = image.bytes.map(|bytes| Bytes(bytes).to_string());
-    let (path, notes) = notes.split_at(1);
-    let mut name = format!("  {}", path[0]);
-    let notes: Vec<String> = size.into_iter().chain(notes.iter().cloned()).collect();
+    let mut name = format!("  {}", image.path);
     if !notes.is_empty() {
         let _ = write!(name, " ({})", notes.join(", "));
     }

@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::PathBuf;
 
-use crate::error::Trouble;
+use crate::Trouble;
 
 /// Bytes that are read at one look, at most.
 const MOST_BYTES: u64 = 16 << 20;
@@ -134,5 +134,5 @@ fn trouble(path: &std::path::Path, error: &io::Error) -> Trouble {
         ErrorKind::PermissionDenied => "let this user read it (the group adm on Debian)",
         _ => "check that it is a file that can be read",
     };
-    Trouble::new(format!("cannot read {}: {error}", path.display()), remedy)
+    Trouble::failed(format!("cannot read {}: {error}", path.display()), remedy)
 }

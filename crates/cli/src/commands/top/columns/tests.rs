@@ -2,6 +2,7 @@
 
 use super::super::rows::{list, Sort};
 use super::super::tests::{group, many, report, unknown};
+use super::super::values::values;
 use super::*;
 
 const UNICODE: Theme = Theme {
@@ -117,22 +118,30 @@ fn ends_of_paths_and_beginnings_of_names_are_kept() {
 
 #[test]
 fn the_bar_of_a_group_above_a_threshold_of_nothing_is_full() {
-    let values = |file, threshold| Values {
-        file,
-        threshold,
-        ..Values::default()
+    let values = |file, threshold| {
+        let mut values = Values {
+            threshold,
+            ..Values::default()
+        };
+        values.numbers[Field::Cache as usize] = file;
+        values
     };
     let bar = |values: &Values| cache(values, 20, UNICODE);
-    assert!(bar(&values(Some(5), Some(0))).starts_with("███████»"));
-    assert!(bar(&values(Some(0), Some(0))).starts_with("········"));
-    assert!(bar(&values(None, Some(5))).starts_with("        "));
-    assert!(bar(&values(Some(5), None)).ends_with("5B/-"));
+    assert!(bar(&values(Some(5.0), Some(0.0))).starts_with("███████»"));
+    assert!(bar(&values(Some(0.0), Some(0.0))).starts_with("········"));
+    assert!(bar(&values(None, Some(5.0))).starts_with("        "));
+    assert!(bar(&values(Some(5.0), None)).ends_with("5B/-"));
 }
 
 #[test]
 fn no_limit_sorts_above_every_limit() {
-    assert!(knob_bytes(Some("max")) > knob_bytes(Some("18446744073709551615")));
-    assert_eq!(knob_bytes(None), None);
+    let low = |now: &str| {
+        let mut one = group("/app/db", 100);
+        now.clone_into(&mut one.knobs[0].now);
+        values(&report(vec![one]))[0].number(Field::Low)
+    };
+    assert!(low("max") > low("18446744073709551615"));
+    assert_eq!(values(&unknown())[0].number(Field::Low), None);
 }
 
 #[test]
