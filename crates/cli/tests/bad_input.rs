@@ -87,7 +87,11 @@ fn wrong_arguments_are_wrong_usage() {
         (&["weight", "/app/db", "5", "--unset"], "--unset", ""),
         (&["probe"], "no command given", "justitia --help"),
         (&["probe", "mysq"], "mysq", "did you mean mysql?"),
-        (&["probe", "mysql"], "--min-tps", "justitia --help"),
+        (
+            &["probe", "mysql"],
+            "--min-tps",
+            "justitia probe mysql --help",
+        ),
         (
             &["probe", "exec", "--interval", "1ms", "true"],
             "interval 1ms",

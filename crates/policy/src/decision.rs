@@ -28,6 +28,9 @@ pub(crate) struct Memo {
     /// Seconds for which its bandwidth or its contention has been unknown.
     pub blind_s: f64,
     pub controller: Controller,
+    /// Its weight, with which the controller learned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<Weight>,
     /// Page cache that it may hold while it gives memory to others.
     pub cap: Option<Bytes>,
     pub was_capped: bool,
@@ -47,6 +50,7 @@ impl Memo {
         Memo {
             counters: Counters::of(group),
             non_file: group.non_file(),
+            weight: group.weight,
             ..Memo::default()
         }
     }

@@ -203,9 +203,14 @@ fn remember(before: &Memo, group: &Group, config: &Config, elapsed_s: f64) -> Me
     let counted_s = group.read_after_s.unwrap_or(elapsed_s);
     let rates = before.rates.after(&before.counters, &counters, counted_s);
     let stall_share = config.feedback.stall_share;
+    // A gain corrects what one weight brings. Under another weight it would be wrong for as long as it took to
+    // unlearn it.
+    let learned = before.weight.is_none() || before.weight == group.weight;
     Memo {
         counters,
         rates,
+        weight: group.weight,
+        controller: learned.then_some(before.controller).unwrap_or_default(),
         activity: before.activity.after(&rates, stall_share, elapsed_s),
         ..before.clone()
     }

@@ -341,6 +341,30 @@ fn the_feedback_starts_anew_when_io_cost_begins_to_serve_a_disk() {
 }
 
 #[test]
+fn a_gain_that_was_learned_with_another_weight_is_forgotten() {
+    let config = Config::default();
+    let mut snapshot = contended();
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+    let mut pass = |snapshot: &mut Snapshot| -> Vec<f64> {
+        apply(snapshot, &plan);
+        pass_a_second(snapshot, [10_000_000; 4], 900_000);
+        (state, plan) = step(&state, snapshot, &config, SECOND);
+        let memos = state.groups.values().skip(1);
+        memos.map(|memo| memo.controller.gain()).collect()
+    };
+    (0..20).for_each(|_| drop(pass(&mut snapshot)));
+    let learned = pass(&mut snapshot);
+    assert!(learned[0] < 0.5, "{learned:?}");
+    snapshot.groups[1].weight = Weight::new(400).ok();
+    let after = pass(&mut snapshot);
+    assert!((0.8..1.25).contains(&after[0]), "{after:?}");
+    assert!(
+        (after[3] / learned[3] - 1.0).abs() < 0.1,
+        "of the others it stays: {after:?}"
+    );
+}
+
+#[test]
 fn io_cost_serves_readers_by_weight_once_they_contend() {
     let run = |contending: bool| {
         let mut snapshot = contended();

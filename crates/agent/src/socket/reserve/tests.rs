@@ -87,11 +87,11 @@ fn an_agent_that_only_observes_reserves_nothing() {
 }
 
 #[test]
-fn without_an_agent_the_environment_is_to_blame() {
+fn without_an_agent_reserving_fails_and_says_how_to_start_one() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("nobody.sock");
     let error = reserve(&path, "db", Bytes::mib(1), LONGEST).unwrap_err();
-    assert_eq!(error.exit.code(), 69);
+    assert_eq!(error.exit.code(), 1);
     assert!(error.remedy.contains("justitia run"), "{error}");
 }
 
