@@ -20,6 +20,7 @@ use crate::policy::Policy;
 use crate::progress::Progress;
 use crate::registry;
 use justitia_machine::error::{LabError, OrCannot};
+use justitia_report::error::plain;
 
 /// Name of the page in an experiment's directory.
 pub const REPORT: &str = "report.html";
@@ -143,7 +144,7 @@ fn report_again(args: &ReportArgs) -> Result<(), LabError> {
     let path = args.dir.join(file);
     let text = fs::read_to_string(&path).map_err(|error| {
         LabError::usage(
-            format!("cannot read {}: {error}", path.display()),
+            format!("cannot read {}: {}", path.display(), plain(&error)),
             "name a directory that 'justitia lab run ... --out DIR' filled",
         )
     })?;

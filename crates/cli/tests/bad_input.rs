@@ -103,9 +103,14 @@ fn wrong_arguments_are_wrong_usage() {
             "exec with curl",
         ),
         (
-            &["probe", "prometheus", "http://a:b@h/", "up", "--red", "1"],
+            &["probe", "mysql", "--host", "a:b@h", "--min-tps", "1"],
             "must not carry",
             "--password-file",
+        ),
+        (
+            &["probe", "prometheus", "http://a:b@h/", "up", "--red", "1"],
+            "must not carry",
+            "everybody can list",
         ),
         (&["vm", "--interval", "1ms"], "interval 1ms", "1s or 500ms"),
         (&["vm", "run", "--policy", "mru"], "mru", "lru2"),

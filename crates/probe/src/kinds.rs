@@ -16,6 +16,8 @@ use justitia_args::probe::{
 
 use super::secure;
 
+/// Where the servers' probes take a user and a password from.
+const BY_OPTIONS: &str = "use --user and --password-file";
 /// The default of MySQL's own clients. They take `localhost` for a socket, so it is not used.
 const MYSQL_HOST: &str = "127.0.0.1";
 const MYSQL_PORT: u16 = 3306;
@@ -128,6 +130,7 @@ pub(super) fn of_home(name: &str) -> Option<PathBuf> {
 }
 
 fn of_mysql(args: &MysqlArgs, timeout: Duration) -> Result<Made, Error> {
+    secret::refuse_in_address(args.host.as_deref().unwrap_or_default(), BY_OPTIONS)?;
     let defaults = match args.defaults_file.clone().or_else(|| of_home(".my.cnf")) {
         Some(path) => MysqlDefaults::parse(&readable(&path)?),
         None => MysqlDefaults::default(),
@@ -167,6 +170,7 @@ fn of_mysql(args: &MysqlArgs, timeout: Duration) -> Result<Made, Error> {
 }
 
 fn of_postgres(args: &PostgresArgs, timeout: Duration) -> Result<Made, Error> {
+    secret::refuse_in_address(&args.host, BY_OPTIONS)?;
     let mut password = secret::find(args.password_file.as_deref(), "PGPASSWORD")?;
     if password.is_none() {
         let file = std::env::var_os("PGPASSFILE").map(PathBuf::from);
@@ -207,7 +211,7 @@ fn of_postgres(args: &PostgresArgs, timeout: Duration) -> Result<Made, Error> {
 }
 
 fn of_redis(args: &RedisArgs, timeout: Duration) -> Result<Made, Error> {
-    secret::refuse_in_address(&args.host)?;
+    secret::refuse_in_address(&args.host, BY_OPTIONS)?;
     let (host, port, secure_url) = redis_address(&args.host)?;
     let tls = if host.starts_with('/') {
         None
@@ -308,7 +312,7 @@ fn of_exec(args: &ExecArgs, timeout: Duration, running: &exec::Running) -> Open 
 }
 
 fn check_url(url: &str) -> Result<(), Error> {
-    secret::refuse_in_address(url)?;
+    secret::refuse_in_address(url, "let the server answer this address without one")?;
     if url.starts_with("http://") || http::is_secure(url) {
         return Ok(());
     }

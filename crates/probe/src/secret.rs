@@ -33,13 +33,14 @@ pub fn find(file: Option<&Path>, variable: &str) -> Result<Option<Secret>, Error
     }
 }
 
-pub fn refuse_in_address(address: &str) -> Result<(), Error> {
+/// `remedy`: where this kind of probe takes a password from.
+pub fn refuse_in_address(address: &str, remedy: &str) -> Result<(), Error> {
     let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.contains('@') {
         return Err(Error::usage(
             "an address on the command line must not carry a user or a password",
-            "use --user and --password-file: everybody can list the arguments of a process",
+            format!("{remedy}: everybody can list the arguments of a process"),
         ));
     }
     Ok(())
@@ -247,14 +248,14 @@ mod tests {
     #[test]
     fn a_password_in_an_address_is_refused() {
         for address in ["redis://:secret@host/", "user@host:80", "http://a:b@h/x"] {
-            assert!(refuse_in_address(address).is_err(), "{address}");
+            assert!(refuse_in_address(address, "").is_err(), "{address}");
         }
         for address in [
             "http://host/mail?to=a@b",
             "redis://host:6379/0",
             "/run/r.sock",
         ] {
-            assert!(refuse_in_address(address).is_ok(), "{address}");
+            assert!(refuse_in_address(address, "").is_ok(), "{address}");
         }
     }
 

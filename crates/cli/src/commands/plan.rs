@@ -78,6 +78,9 @@ fn render(report: &Report, source: &str, screen: Screen) -> Page {
     }
     if report.writes.is_empty() {
         text.push_str("nothing to write\n");
+        if report.mode == Mode::Observe {
+            text.push_str("mode observe never writes: see justitia plan --mode proportional\n");
+        }
     } else {
         let value =
             |write: &PlannedWrite, value: &str| output::knob_value(value, write.knob.is_memory());

@@ -96,6 +96,10 @@ fn render(report: &Report, now_unix_s: u64, screen: Screen) -> Page {
         text.push_str("no cgroup to manage yet\n");
     } else {
         text.append(&table(&report.groups, screen));
+        let mut knobs = report.groups.iter().flat_map(|group| &group.knobs);
+        if knobs.any(|knob| knob.foreign && knob.knob.is_memory()) {
+            text.push_str("* set by another program: Justitia leaves it alone\n");
+        }
     }
     for (name, now, prior) in report.devices.iter().flat_map(device_words) {
         write!(text, "\n{name} {now}; before us: {prior}\n");

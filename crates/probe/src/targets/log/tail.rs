@@ -9,6 +9,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::PathBuf;
 
+use justitia_report::error::plain;
+
 use crate::Trouble;
 
 /// Bytes that are read at one look, at most.
@@ -134,5 +136,8 @@ fn trouble(path: &std::path::Path, error: &io::Error) -> Trouble {
         ErrorKind::PermissionDenied => "let this user read it (the group adm on Debian)",
         _ => "check that it is a file that can be read",
     };
-    Trouble::failed(format!("cannot read {}: {error}", path.display()), remedy)
+    Trouble::failed(
+        format!("cannot read {}: {}", path.display(), plain(error)),
+        remedy,
+    )
 }
