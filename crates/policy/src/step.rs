@@ -28,6 +28,7 @@ use crate::caps;
 use crate::config::{Capabilities, Config};
 use crate::decision::{Member, Memo};
 use crate::disk::{self, DiskMemo};
+use crate::feedback::controller::Controller;
 use crate::gate;
 use crate::guard::{self, Need};
 use crate::metrics;
@@ -210,7 +211,11 @@ fn remember(before: &Memo, group: &Group, config: &Config, elapsed_s: f64) -> Me
         counters,
         rates,
         weight: group.weight,
-        controller: learned.then_some(before.controller).unwrap_or_default(),
+        controller: if learned {
+            before.controller
+        } else {
+            Controller::default()
+        },
         activity: before.activity.after(&rates, stall_share, elapsed_s),
         ..before.clone()
     }
