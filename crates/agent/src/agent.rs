@@ -365,8 +365,7 @@ impl Agent {
         self.gate_asked = self.board.take_gate_asked().or(self.gate_asked);
         let knows_weights = self.settings.mode.knows_weights();
         let wanted = self.gate_asked.unwrap_or(self.settings.gate.enabled) && knows_weights;
-        let setpoint = self.settings.mode.gate_setpoint();
-        let settings = wanted.then_some((&self.settings.gate, setpoint));
+        let settings = wanted.then_some(&self.settings.gate);
         let interval = self.settings.interval;
         let gate = self.applier.gate();
         gate.hold(&self.fs, settings, interval, &self.log)

@@ -71,15 +71,6 @@ impl Rig {
 }
 
 #[test]
-fn only_without_feedback_is_the_setpoint_near_the_limit() {
-    for (mode, setpoint) in [(Mode::Justitia, 940), (Mode::Proportional, 375)] {
-        let mut rig = rig(mode, |_| ());
-        rig.agent.tick();
-        assert_eq!(rig.gate.settings().setpoint_permille, setpoint, "{mode:?}");
-    }
-}
-
-#[test]
 fn the_gate_is_held_fed_and_closed_and_at_the_end_nothing_is_left_in_it() {
     let mut rig = rig(Mode::Justitia, |_| ());
     rig.agent.tick();

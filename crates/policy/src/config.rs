@@ -26,18 +26,6 @@ impl Mode {
     /// The names in configurations and on command lines.
     pub const NAMES: &[&str] = &["observe", "justitia", "proportional", "memoplight"];
 
-    /// The setpoint of the kernel module's gate, from the background threshold (0) to the kernel's limit (1000).
-    /// Near the limit, files that are deleted while dirty need not be written. With feedback, which moves the
-    /// gate's weights, shares are held less exactly there, and three times as many operations take over two
-    /// seconds (docs/results/gate.md); so it then lies below the freerun ceiling.
-    pub fn gate_setpoint(self) -> u32 {
-        if self == Mode::Proportional {
-            375
-        } else {
-            940
-        }
-    }
-
     /// True if the mode uses weights.
     pub fn knows_weights(self) -> bool {
         matches!(self, Mode::Justitia | Mode::Proportional)

@@ -1,5 +1,7 @@
 //! Disks that io.cost serves by weight: it is switched on for them while groups contend, with a model that is
-//! given or learned. These are all disks but rotational ones with BFQ, which BFQ alone serves.
+//! given or learned. These are all disks but rotational ones with BFQ, which BFQ alone serves. On the other disks with
+//! BFQ, io.cost is switched on once writers contend: readers alone lose an eighth of their bandwidth with both
+//! (docs/results/nested.md).
 //!
 //! Units: bytes, requests and seconds.
 //!
@@ -198,12 +200,6 @@ impl DiskMemo {
         memo
     }
 
-    /// True if somebody else configured io.cost for the disk.
-    fn is_others(&self, disk: &BlockDevice) -> bool {
-        let qos = disk.cost_qos.is_some_and(|qos| qos.enable || qos.user);
-        !self.held && (qos || disk.cost_model.is_some_and(|model| model.user))
-    }
-
     /// Part of the disk's capacity that these rates use.
     fn used(&self, rates: DiskRates) -> f64 {
         let bytes_per_s = self.read.bytes_per_s.max(self.write.bytes_per_s);
@@ -269,16 +265,28 @@ fn worth(now: &CostModel, wanted: &CostModel) -> bool {
     })
 }
 
-/// The next state of the disks, and the writes to their knobs. `contended`: groups contend. `serve`: they do, or
-/// did, and must be served by weight. `suspended`: the watch has suspended io.cost.
+/// The groups that contend for disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Contention {
+    None,
+    /// None but readers. On disks without BFQ only io.cost orders them.
+    Readers,
+    /// Writers among them.
+    Writers,
+}
+
+/// The next state of the disks, and the writes to their knobs. `serves`: disks are to be served by weight, from the
+/// first contention on. `suspended`: the watch has suspended io.cost.
 pub(crate) fn serve(
     memos: &BTreeMap<GroupId, DiskMemo>,
     disks: &[BlockDevice],
-    contended: bool,
-    serve: bool,
+    contention: Contention,
+    serves: bool,
     suspended: bool,
     elapsed_s: f64,
 ) -> (BTreeMap<GroupId, DiskMemo>, Vec<Write>) {
+    let contended = contention != Contention::None;
+    let serves = serves && (contended || served(memos) > 0);
     let mut writes = Vec::new();
     let mut next = BTreeMap::new();
     for disk in disks {
@@ -287,7 +295,12 @@ pub(crate) fn serve(
         };
         let before = memos.get(&disk.id).cloned().unwrap_or_default();
         let mut memo = before.after(disk, contended, elapsed_s);
-        let others = memo.is_others(disk);
+        let mut bfq = disks.iter().filter(|other| other.low_latency.is_some());
+        let serve = serves
+            && (contention == Contention::Writers
+                || memo.held
+                || !bfq.any(|bfq| bfq.name() == disk.name()));
+        let others = !memo.held && (qos_now.enable || qos_now.user || model_now.user);
         let model = disk.given_model.or_else(|| memo.model());
         if suspended {
             let on = memo.held && qos_now.enable && !disk.foreign;
@@ -322,22 +335,14 @@ pub(crate) fn any_is_on(disks: &[BlockDevice]) -> bool {
     qos.any(|qos| qos.enable)
 }
 
-/// Whether BFQ alone serves a disk by weight: io.cost is not there for it, or is somebody else's and off.
-pub(crate) fn any_is_left_to_bfq(
-    memos: &BTreeMap<GroupId, DiskMemo>,
-    disks: &[BlockDevice],
-) -> bool {
-    let by_cost = |bfq: &BlockDevice| {
-        let mut cost = disks.iter().filter(|disk| disk.cost_qos.is_some());
-        let cost = cost.find(|cost| cost.name() == bfq.name());
-        cost.is_some_and(|cost| {
-            let memo = memos.get(&cost.id).cloned().unwrap_or_default();
-            let on = cost.cost_qos.is_some_and(|qos| qos.enable);
-            on || !cost.foreign && !memo.is_others(cost)
-        })
+/// Whether BFQ alone serves a disk by weight: io.cost is off for it.
+pub(crate) fn any_is_left_to_bfq(disks: &[BlockDevice]) -> bool {
+    let is_on = |bfq: &BlockDevice| {
+        let mut same = disks.iter().filter(|disk| disk.name() == bfq.name());
+        same.any(|disk| disk.cost_qos.is_some_and(|qos| qos.enable))
     };
     let mut bfq = disks.iter().filter(|disk| disk.low_latency.is_some());
-    bfq.any(|disk| !by_cost(disk))
+    bfq.any(|disk| !is_on(disk))
 }
 
 fn off(disk: &BlockDevice, now: CostQos) -> Write {

@@ -27,7 +27,7 @@ use crate::bound;
 use crate::caps;
 use crate::config::{Capabilities, Config};
 use crate::decision::{Member, Memo};
-use crate::disk::{self, DiskMemo};
+use crate::disk::{self, Contention, DiskMemo};
 use crate::feedback::controller::Controller;
 use crate::gate;
 use crate::guard::{self, Need};
@@ -98,9 +98,9 @@ pub fn step(
     let mut rebalanced_s = state.rebalanced_s;
     let since_s = &mut rebalanced_s;
     let reclaims = caps::move_caps(&mut members, supply, config, may, since_s, elapsed_s);
-    let shared = snapshot.shared.as_deref().unwrap_or_default();
     let mut lent_settles_s = state.lent_settles_s;
     let lending = may.lends.then_some((&mut lent_settles_s, elapsed_s));
+    let shared = snapshot.shared.as_deref().unwrap_or_default();
     share::entitle(&mut members, pool, shared, may.weights, lending);
     if may.feedback {
         let suspended = watch.suspends();
@@ -114,7 +114,7 @@ pub fn step(
     }
     let unlimited = watch.lifts(Watched::Limits);
     let limited = watch::limits(&mut members, unlimited);
-    let bfq = disk::any_is_left_to_bfq(&state.disks, &snapshot.devices);
+    let bfq = disk::any_is_left_to_bfq(&snapshot.devices);
     let steered = watch::gains(&members, bfq || disk::served(&state.disks) > 0);
     caps::limit(&mut members, may.colors);
     guard::limit_at_shares(&mut need, &mut members);
@@ -133,21 +133,20 @@ pub fn step(
         bfq,
     });
     let writes = writes::plan(&members, low.as_deref(), weights);
-    let disks = snapshot.devices.iter().filter(|_| weights_must_hold);
-    // io.cost orders readers too, which nothing else does on a disk without BFQ.
-    let contended = ordered || members.iter().filter(|m| m.leaf && m.contends()).count() > 1;
+    let contention = contention(&members, ordered);
     let (disks_next, served) = disk::serve(
         &state.disks,
         &snapshot.devices,
-        contended,
-        may.feedback && (contended || disk::served(&state.disks) > 0),
+        contention,
+        may.feedback,
         watch.lifts(Watched::IoCost),
         elapsed_s,
     );
-    let by_cost = disk::served(&disks_next);
-    order::forget_gains(&mut members, by_cost > disk::served(&state.disks));
-    watch.note(&decided(limited, steered, contended && by_cost > 0, may));
-    let writes = writes::hold_weights(disks)
+    let (before, by_cost) = (disk::served(&state.disks), disk::served(&disks_next));
+    order::forget_gains(&mut members, by_cost > before);
+    let by_cost = by_cost > 0 && contention != Contention::None;
+    watch.note(&decided(limited, steered, by_cost, may));
+    let writes = writes::hold_weights(snapshot.devices.iter().filter(|_| weights_must_hold))
         .chain(served)
         .chain(writes)
         .chain(reclaims)
@@ -178,6 +177,17 @@ pub fn step(
         watch,
     };
     (state, plan)
+}
+
+fn contention(members: &[Member], ordered: bool) -> Contention {
+    if ordered {
+        return Contention::Writers;
+    }
+    let contenders = members.iter().filter(|m| m.leaf && m.contends());
+    match contenders.count() {
+        0 | 1 => Contention::None,
+        _ => Contention::Readers,
+    }
 }
 
 /// The watched kinds of decisions that this step made.

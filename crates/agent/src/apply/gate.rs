@@ -49,12 +49,12 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Holds it with these settings and setpoint (`None`: releases it), before the step decides. Returns a problem
+    /// Holds it with these settings (`None`: releases it), before the step decides. Returns a problem
     /// if that fails.
     pub(crate) fn hold(
         &mut self,
         fs: &Fs,
-        settings: Option<(&GateSettings, u32)>,
+        settings: Option<&GateSettings>,
         interval: Duration,
         log: &Log,
     ) -> Option<Problem> {
@@ -74,7 +74,7 @@ impl Gate {
     fn try_hold(
         &mut self,
         fs: &Fs,
-        (settings, setpoint_permille): (&GateSettings, u32),
+        settings: &GateSettings,
         interval: Duration,
         log: &Log,
     ) -> Result<(), GateError> {
@@ -95,7 +95,6 @@ impl Gate {
         let wanted = Config {
             order: settings.order as u32,
             aging: settings.aging,
-            setpoint_permille,
             heartbeat_ms: OPENS_AFTER.as_millis() as u32,
             ..before
         };

@@ -7,7 +7,9 @@ const ID: GroupId = GroupId(3 << 62);
 struct Bench {
     disk: BlockDevice,
     memos: BTreeMap<GroupId, DiskMemo>,
-    contended: bool,
+    contention: Contention,
+    /// BFQ schedules the disk.
+    bfq: Option<BlockDevice>,
     out: bool,
 }
 
@@ -21,7 +23,8 @@ impl Bench {
                 ..BlockDevice::new(ID, "cost:sda")
             },
             memos: BTreeMap::new(),
-            contended: true,
+            contention: Contention::Writers,
+            bfq: None,
             out: false,
         }
     }
@@ -37,15 +40,8 @@ impl Bench {
             counters.read_bytes += requests / 2 * size;
             counters.write_bytes += requests / 2 * size;
             counters.busy_ms += busy_ms;
-            let disks = [self.disk.clone()];
-            let (memos, writes) = serve(
-                &self.memos,
-                &disks,
-                self.contended,
-                self.contended,
-                self.out,
-                1.0,
-            );
+            let disks: Vec<BlockDevice> = self.bfq.iter().chain([&self.disk]).cloned().collect();
+            let (memos, writes) = serve(&self.memos, &disks, self.contention, true, self.out, 1.0);
             self.memos = memos;
             for write in &writes {
                 assert_eq!(write.group, ID);
@@ -86,7 +82,7 @@ fn a_saturated_disk_gets_a_model_of_its_throughput_once() {
 fn nothing_is_written_in_a_lull_of_a_disk_that_is_not_saturated_or_after_too_little() {
     let mut bench = Bench::new();
     assert_eq!(bench.pass(60, 320, 131_072, 700), [], "not saturated");
-    bench.contended = false;
+    bench.contention = Contention::None;
     assert_eq!(bench.pass(60, 320, 131_072, 1000), [], "nobody contends");
     let mut bench = Bench::new();
     assert_eq!(
@@ -145,10 +141,10 @@ fn a_disk_that_somebody_else_configured_is_left_alone() {
 /// A disk that learned from large and then from small requests: one takes 5 us plus 2 us for its 4 KiB.
 fn full_of_small_requests() -> Bench {
     let mut bench = Bench::new();
-    bench.contended = false;
+    bench.contention = Contention::None;
     bench.pass(30, 16_000, 131_072, 1000);
     bench.pass(30, 143_000, 4096, 1000);
-    bench.contended = true;
+    bench.contention = Contention::Writers;
     bench.pass(1, 143_000, 4096, 1000);
     bench
 }
@@ -223,37 +219,37 @@ fn a_disk_that_io_cost_keeps_idle_whatever_its_latency_ends_at_the_speed_of_its_
     assert_eq!(bench.disk.cost_qos.unwrap().min, 10_000);
 }
 
+/// The scheduler's side of the bench's disk.
+fn bfq() -> BlockDevice {
+    BlockDevice {
+        low_latency: Some(true),
+        ..BlockDevice::new(GroupId(1 << 63), "block:sda")
+    }
+}
+
 #[test]
-fn a_disk_is_left_to_bfq_where_io_cost_is_missing_or_is_somebody_elses_and_off() {
-    let left = |change: &dyn Fn(&mut Bench)| {
-        let mut bench = Bench::new();
-        change(&mut bench);
-        let bfq = BlockDevice {
-            low_latency: Some(true),
-            ..BlockDevice::new(GroupId(1 << 63), "block:sda")
-        };
-        any_is_left_to_bfq(&bench.memos, &[bfq, bench.disk])
-    };
-    let set = |bench: &mut Bench, enable, user| {
-        bench.disk.cost_qos = Some(CostQos {
-            enable,
-            user,
-            ..CostQos::default()
-        });
-    };
-    assert!(!left(&|_| {}), "io.cost will serve it");
-    assert!(
-        !left(&|bench| drop(bench.pass(9, 320, 131_072, 1000))),
-        "io.cost serves it"
-    );
-    assert!(
-        !left(&|bench| set(bench, true, true)),
-        "somebody else's io.cost serves it"
-    );
-    assert!(left(&|bench| set(bench, false, true)), "configured and off");
-    assert!(left(&|bench| bench.disk.foreign = true));
-    assert!(
-        left(&|bench| bench.disk.path = "cost:sdb".to_owned()),
-        "another disk's"
+fn a_disk_is_left_to_bfq_while_io_cost_is_off_for_it() {
+    let mut bench = Bench::new();
+    let left = |bench: &Bench| any_is_left_to_bfq(&[bfq(), bench.disk.clone()]);
+    assert!(left(&bench));
+    bench.pass(9, 320, 131_072, 1000);
+    assert!(!left(&bench));
+    bench.disk.path = "cost:sdb".to_owned();
+    assert!(left(&bench), "it is on for another disk");
+}
+
+#[test]
+fn beside_bfq_it_is_switched_on_for_writers_and_stays_for_readers() {
+    let mut bench = Bench::new();
+    (bench.bfq, bench.contention) = (Some(bfq()), Contention::Readers);
+    assert_eq!(bench.pass(20, 320, 131_072, 1000), [], "readers");
+    bench.contention = Contention::Writers;
+    assert_ne!(bench.pass(1, 320, 131_072, 1000), [], "writers");
+    bench.contention = Contention::Readers;
+    bench.disk.cost_qos.as_mut().unwrap().enable = false;
+    assert_ne!(
+        bench.pass(1, 320, 131_072, 1000),
+        [],
+        "it was on, and somebody switched it off"
     );
 }
