@@ -5,7 +5,7 @@
 
 use justitia_cgroup::Group;
 use justitia_policy::plan::{Knob, Value};
-use justitia_policy::snapshot::GroupId;
+use justitia_policy::snapshot::{GroupId, WeightSource};
 use justitia_policy::units::Weight;
 
 use super::Applier;
@@ -124,7 +124,9 @@ impl Applier {
                 };
                 let told = || self.told_now(observer, group, knob);
                 let weight = seen.weight.map(Weight::get);
+                let states = knob == Knob::IoWeight && stated_by_file(observer, group);
                 observer.is_new(group)
+                    || states
                     || is_base(knob, present, observer.is_inner(group), weight, told)
             });
         let scans = observer.scans();
@@ -137,6 +139,12 @@ impl Applier {
         self.rebase(&bases, observer, problems);
         for (group, knob, present) in bases {
             observer.know(group, knob, present);
+            match (knob, present) {
+                (Knob::IoWeight, Value::Weight(weight)) if stated_by_file(observer, group) => {
+                    observer.set_file_weight(group, weight);
+                }
+                _ => {}
+            }
         }
         for &(group, knob, present) in &lost {
             // One intent, two files: a manager derives the value of the other one from `io.weight`.
@@ -196,4 +204,10 @@ impl Applier {
         let read = |knob| observer.group(group)?.read_knob(knob).ok()?;
         self.told(observer, group, knob, read)
     }
+}
+
+/// True if the group's own file states its weight, so that another value there is another weight.
+fn stated_by_file(observer: &Observer, group: GroupId) -> bool {
+    let seen = observer.seen(group);
+    seen.is_some_and(|seen| seen.weight_source == WeightSource::IoWeight)
 }
