@@ -1,6 +1,6 @@
-//! The host's disks: those that BFQ schedules, with `[bfq]` in `queue/scheduler`, and those that io.cost may serve,
-//! which are all but BFQ's rotational ones. BFQ's knobs are in `queue/iosched`. The kernel recreates that directory, with another inode, whenever a scheduler is
-//! selected.
+//! The host's disks: those that BFQ schedules, with `[bfq]` in `queue/scheduler`, and those that io.cost may
+//! serve, which are all but BFQ's rotational ones. BFQ's knobs are in `queue/iosched`. The kernel recreates that
+//! directory, with another inode, whenever a scheduler is selected.
 //!
 //! A host may have a thousand loop and mapper devices, and schedulers are selected at boot. The list is
 //! therefore rebuilt only every ten seconds. An old list does no harm: accesses to the directory of a removed
