@@ -9,6 +9,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use justitia_policy::cost::{CostModel, CostQos};
+
 use crate::load::attack::FLEETING;
 
 /// Readable and writable, but not settings.
@@ -42,13 +44,27 @@ fn collect(root: &Path, dir: &Path, knobs: &mut BTreeMap<String, String>) {
             metadata.permissions().mode(),
         ) {
             if let (Ok(value), Ok(name)) = (fs::read_to_string(&path), path.strip_prefix(root)) {
-                knobs.insert(
-                    name.to_string_lossy().into_owned(),
-                    value.trim_end().to_owned(),
-                );
+                let name = name.to_string_lossy().into_owned();
+                let value = without_defaults(&name, value.trim_end());
+                knobs.insert(name, value);
             }
         }
     }
+}
+
+/// `io.cost.qos` and `io.cost.model` without the disks of which every setting is the kernel's default. The kernel
+/// lists a disk from the first write on, and has no way to remove the line (`block/blk-iocost.c`).
+fn without_defaults(knob: &str, value: &str) -> String {
+    let is_default = |settings: &str| match knob {
+        "io.cost.qos" => CostQos::parse(settings) == Some(CostQos::default()),
+        "io.cost.model" => CostModel::parse(settings) == Some(CostModel::default()),
+        _ => false,
+    };
+    let lines = value.lines().filter(|line| {
+        let settings = line.split_once(' ').map(|(_, settings)| settings);
+        !settings.is_some_and(is_default)
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn is_knob(name: &str, mode: u32) -> bool {
@@ -70,6 +86,23 @@ mod tests {
         assert!(!is_knob("memory.stat", 0o444));
         assert!(!is_knob("cgroup.procs", 0o644));
         assert!(!is_knob("io.pressure", 0o644));
+    }
+
+    #[test]
+    fn a_disk_that_io_cost_leaves_to_the_kernel_is_as_one_it_never_served() {
+        let off = "254:0 enable=0 ctrl=auto rpct=0.00 rlat=25000 wpct=0.00 wlat=25000 min=1.00 max=10000.00";
+        let guessed = "254:0 ctrl=auto model=linear rbps=488636629 rseqiops=8932 rrandiops=8518";
+        assert_eq!(without_defaults("io.cost.qos", off), "");
+        assert_eq!(without_defaults("io.cost.model", guessed), "");
+        let on = off.replace("enable=0", "enable=1");
+        let two = format!("{on}\n{}", off.replace("254:0", "254:16"));
+        assert_eq!(without_defaults("io.cost.qos", &two), on);
+        let set = guessed.replace("auto", "user");
+        assert_eq!(without_defaults("io.cost.model", &set), set);
+        assert_eq!(
+            without_defaults("io.max", "254:0 rbps=max"),
+            "254:0 rbps=max"
+        );
     }
 
     #[test]
