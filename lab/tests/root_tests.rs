@@ -61,9 +61,16 @@ const BOOTED: [(&str, Series, &[&str], Option<u32>); 2] = [
     ),
 ];
 
-/// Modules that the guests need besides BFQ: another scheduler, mounts of files, a file system without cgroup
+/// Modules that the guests need besides BFQ: another scheduler, mounts of files, file systems without cgroup
 /// writeback.
-const MODULES: [&str; 5] = ["mq-deadline", "loop", "vfat", "nls_cp437", "nls_ascii"];
+const MODULES: [&str; 6] = [
+    "mq-deadline",
+    "loop",
+    "vfat",
+    "nls_cp437",
+    "nls_ascii",
+    "fuse",
+];
 
 /// Number of times that programs are attached and detached under load. One thread of emulation needs some ten
 /// seconds for each; `JUSTITIA_TEST_ROUNDS=100` takes an evening.

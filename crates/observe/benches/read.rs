@@ -3,14 +3,15 @@
 //! Reads 4 KiB at random from a cached file, by one system call each, and prints the CPU time of a call. The
 //! cases are: nothing attached; a program behind `filemap_read` that does nothing, which is the kernel's own
 //! price; the observer while it watches another group; and the observer while it watches the reader's group,
-//! without and with a curve.
+//! without and with a curve. Then the CPU time of a step while reads are estimated, which looks at every thread of the
+//! host, with few threads and with [`THREADS`] more.
 
 use std::error::Error;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::thread::sleep;
+use std::sync::{Arc, Barrier};
+use std::thread::{self, sleep};
 use std::time::Duration;
 
 use justitia_cgroup::{Fs, Mount, RealFs};
@@ -27,6 +28,10 @@ const CALLS: u32 = 100_000;
 const ROUNDS: u32 = 5;
 /// After this time the rate of reads is low again, and the observer looks at curves.
 const REST: Duration = Duration::from_secs(90);
+/// Threads that the steps look at.
+const THREADS: usize = 10_000;
+/// Steps of each kind.
+const STEPS: u32 = 10;
 
 fn main() {
     if let Err(error) = compare() {
@@ -83,9 +88,45 @@ fn compare() -> Result<(), Box<dyn Error>> {
             sleep(REST);
             observer.sample(&[watched], &mut Vec::new());
             say("the observer, with a curve", call_ns(&file)?);
+            let mut step = || {
+                let before = cpu_ns();
+                for _ in 0..STEPS {
+                    observer.sample(&[watched], &mut Vec::new());
+                }
+                let ms = (cpu_ns() - before) / 1e6 / f64::from(STEPS);
+                // Nothing keeps it estimating but the reads so far.
+                observer
+                    .estimates()
+                    .then_some(ms)
+                    .ok_or("reads are counted")
+            };
+            println!("a step that looks at few threads: {:.3} ms", step()?);
+            let _threads = Threads::start()?;
+            println!("with {THREADS} threads more: {:.3} ms", step()?);
         }
     }
     Ok(())
+}
+
+/// Threads that sleep until they are dropped.
+struct Threads(Arc<Barrier>);
+
+impl Threads {
+    fn start() -> std::io::Result<Threads> {
+        let end = Arc::new(Barrier::new(THREADS + 1));
+        for _ in 0..THREADS {
+            let end = Arc::clone(&end);
+            let thread = thread::Builder::new().stack_size(16 << 10);
+            thread.spawn(move || end.wait())?;
+        }
+        Ok(Threads(end))
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.0.wait();
+    }
 }
 
 /// CPU time of one read.

@@ -10,6 +10,8 @@
 
 #![allow(dead_code)]
 
+pub(crate) mod fuse;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::ops::{DerefMut, Range};
