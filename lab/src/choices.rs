@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::{ClockArg, RunArgs};
 use crate::policy::{self, Policy};
-use crate::protocol::{Lru, Scheduler};
+use crate::protocol::{Lru, Scheduler, Volume};
 use justitia_machine::error::LabError;
 use justitia_machine::kernels::Series;
 use justitia_machine::qemu::Clock;
@@ -28,6 +28,9 @@ pub struct Choices {
     pub lru: Lru,
     /// Block scheduler of the data disk.
     pub scheduler: Scheduler,
+    /// Volume between disk and file system.
+    #[serde(default)]
+    pub volume: Option<Volume>,
     /// Number of runs of each policy.
     pub runs: u32,
     /// Seed of the first run.
@@ -74,6 +77,12 @@ impl Choices {
         in_range("--disk-mbps", disk_mb_per_s, 1, 100_000)?;
         let clock = clock(args.guest.clock);
         cpus_start(args.guest.cpus, clock, kernel)?;
+        if args.guest.volume.is_some() && clock == Clock::Host {
+            return Err(LabError::usage(
+                "--volume is over disks in the guest's memory, which follow the guest's clock",
+                "add --clock instructions",
+            ));
+        }
         in_range("--runs", args.runs, 1, 100)?;
         Ok(Self {
             kernel_series: kernel.to_owned(),
@@ -84,6 +93,7 @@ impl Choices {
             clock,
             lru: args.guest.lru,
             scheduler: args.guest.scheduler.unwrap_or(defaults.scheduler),
+            volume: args.guest.volume,
             runs: args.runs,
             seed: args.output.seed,
             agent_args: args.agent.agent_arg.clone(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
-use crate::protocol::{Job, MemoryDisk};
+use crate::protocol::{modules_of, Job, MemoryDisk, Volume};
 use justitia_machine::error::LabError;
 use justitia_machine::host::{HostSeen, Watch};
 use justitia_machine::qemu::Clock;
@@ -105,14 +105,18 @@ impl Guest for Machine {
 /// Memory of a guest, with that of its disk on top.
 pub(crate) fn with_disk(memory_bytes: u64, disk: Option<&MemoryDisk>) -> u64 {
     // The driver keeps its pages in a radix tree, with a word for each page.
-    memory_bytes + disk.map_or(0, |disk| disk.bytes + disk.bytes / 64)
+    let all = disk.map_or(0, |disk| {
+        let (count, bytes) = disk.disks();
+        count * bytes
+    });
+    memory_bytes + all + all / 64
 }
 
-/// The kernel modules of a measuring guest.
-pub(crate) fn guest_modules() -> Vec<String> {
-    ["bfq", "kyber-iosched", "mq-deadline", "null_blk"]
-        .map(str::to_owned)
-        .to_vec()
+/// The kernel modules of a measuring guest with this volume.
+pub(crate) fn guest_modules(volume: Option<Volume>) -> Vec<String> {
+    let own = ["bfq", "kyber-iosched", "mq-deadline", "null_blk"];
+    let of_volume = volume.map_or(&[][..], modules_of);
+    own.iter().chain(of_volume).map(|&m| m.to_owned()).collect()
 }
 
 /// Upper bound of host seconds per second of a clock of instructions.

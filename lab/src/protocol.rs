@@ -25,7 +25,7 @@ mod overhead;
 mod tenant;
 mod wait_profile;
 
-pub use common::{AgentCost, Lru, MemoryDisk, Scheduler};
+pub use common::{modules_of, AgentCost, Lru, MemoryDisk, Scheduler, Volume};
 pub use guard::{RootStream, Surroundings, TimedCommand, TimedWeight};
 pub use knobs::KnobDifference;
 pub use lie::Lie;

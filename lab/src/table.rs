@@ -73,7 +73,14 @@ fn setup(document: &Document) -> String {
             clock @ Clock::Instructions { .. } => format!(", clock: {clock}"),
         },
         settings.choices.disk_mb_per_s,
-        settings.choices.scheduler.name(),
+        match settings.choices.volume {
+            Some(volume) => format!(
+                "{} over {}",
+                volume.name(),
+                settings.choices.scheduler.name()
+            ),
+            None => settings.choices.scheduler.name().to_owned(),
+        },
         lru_name(settings.choices.lru),
     )
 }

@@ -167,6 +167,10 @@ pub struct GuestArgs {
     /// Block scheduler of the data disk [default: bfq; none with databases]
     #[arg(long, value_enum, value_name = "NAME")]
     pub scheduler: Option<Scheduler>,
+    /// Volume between the data disk and the file system, of disks in the guest's memory: needs a clock of
+    /// instructions (experiments with files)
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub volume: Option<Volume>,
     /// Clock of the guest. With instructions, the host's other work and its speed hardly matter; the
     /// disk is in the guest's memory, and a guest second takes several host seconds
     #[arg(long, value_enum, default_value = "host", value_name = "CLOCK")]
@@ -350,6 +354,32 @@ impl Scheduler {
             Self::None => "none",
             Self::MqDeadline => "mq-deadline",
             Self::Kyber => "kyber",
+        }
+    }
+}
+
+/// A volume over disks of the stated speed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Volume {
+    /// Device mapper's linear target, as LVM uses it, over one disk
+    Linear,
+    /// dm-crypt, AES-XTS, over one disk
+    Crypt,
+    /// RAID 1 of two disks (dm-raid, with md's code)
+    Raid1,
+    /// RAID 5 of three disks (dm-raid, with md's code)
+    Raid5,
+}
+
+impl Volume {
+    /// The option's value.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Linear => "linear",
+            Self::Crypt => "crypt",
+            Self::Raid1 => "raid1",
+            Self::Raid5 => "raid5",
         }
     }
 }

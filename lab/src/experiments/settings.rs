@@ -88,6 +88,7 @@ impl Settings {
             mb_per_s: self.choices.disk_mb_per_s,
             iops: None,
             copies: false,
+            volume: self.choices.volume,
         })
     }
 

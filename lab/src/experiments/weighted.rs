@@ -179,7 +179,12 @@ pub fn machine(settings: &Settings, progress: &mut dyn FnMut(&str)) -> Result<Ma
             cpus: choices.cpus,
             disk_mbps: Some(choices.disk_mb_per_s),
             data_bytes: data_bytes(settings),
-            modules: guest_modules(),
+            modules: guest_modules(choices.volume),
+            extra_packages: choices
+                .volume
+                .map(|_| "dmsetup".to_owned())
+                .into_iter()
+                .collect(),
             // The killed agent's programs are detached, and its successor's attached, while a load runs.
             patches_text: settings.kill_agent_at_s.is_some(),
             clock: choices.clock,

@@ -15,6 +15,8 @@ pub struct GuestDisk {
     pub node: PathBuf,
     /// `major:minor`, as in io.stat.
     pub number: String,
+    /// Names of the disks with a request queue of their own: its own, or those below a volume.
+    pub queues: Vec<String>,
 }
 
 pub fn find(serial: &str) -> Result<GuestDisk> {
@@ -37,6 +39,7 @@ fn find_below(sys_block: &Path, serial: &str) -> Result<GuestDisk> {
             let number = files::read(&dir.join("dev"))?;
             return Ok(GuestDisk {
                 node: Path::new("/dev").join(&name),
+                queues: vec![name.clone()],
                 name,
                 number,
             });

@@ -16,7 +16,7 @@ use rustix::mount::{mount, MountFlags};
 
 use super::disks::{self, GuestDisk};
 use super::{files, progress, setup};
-use crate::protocol::MemoryDisk;
+use crate::protocol::{modules_of, MemoryDisk, Volume};
 use justitia_machine::qemu::SERIAL_DATA;
 
 /// Mount point of configfs.
@@ -28,26 +28,69 @@ const BLOCK_BYTES: u64 = 4096;
 /// Completion by a timer, not within the submitting call.
 const IRQ_MODE_TIMER: u64 = 2;
 
-/// Creates the disk with every block allocated: the disk is filled at memory speed and throttled afterwards.
+/// Creates the disk, or the volume over several.
 fn make(disk: &MemoryDisk) -> Result<GuestDisk> {
-    progress(&format!(
-        "making a disk of {} MiB of memory",
-        disk.bytes >> 20
-    ));
+    let (count, bytes) = disk.disks();
     setup::load_module("null_blk", &["nr_devices=0"])?;
     mount("configfs", CONFIG, "configfs", MountFlags::empty(), c"")
         .context("cannot mount configfs")?;
-    let dir = Path::new(CONFIG).join("nullb/data");
+    let names = ["data", "data2", "data3"].into_iter();
+    let made = names
+        .take(count as usize)
+        .map(|name| one(disk, name, bytes));
+    let mut made: Vec<GuestDisk> = made.collect::<Result<_>>()?;
+    match disk.volume {
+        Some(volume) => over(volume, &made, disk.bytes),
+        None => made.pop().context("no disk"),
+    }
+}
+
+/// The volume over these disks, which hold zeros and so agree.
+fn over(volume: Volume, disks: &[GuestDisk], bytes: u64) -> Result<GuestDisk> {
+    for module in modules_of(volume) {
+        setup::load_module(module, &[])?;
+    }
+    let nodes: Vec<_> = disks.iter().map(|disk| disk.node.display()).collect();
+    // Documentation/admin-guide/device-mapper: `-` is no metadata, 128 a chunk of 64 KiB.
+    let target = match volume {
+        Volume::Linear => format!("linear {} 0", nodes[0]),
+        Volume::Crypt => {
+            let key = "5a".repeat(64);
+            format!("crypt aes-xts-plain64 {key} 0 {} 0", nodes[0])
+        }
+        Volume::Raid1 => format!("raid raid1 2 0 nosync 2 - {} - {}", nodes[0], nodes[1]),
+        Volume::Raid5 => {
+            let [a, b, c] = [0, 1, 2].map(|at| &nodes[at]);
+            format!("raid raid5_ls 2 128 nosync 3 - {a} - {b} - {c}")
+        }
+    };
+    let table = format!("0 {} {target}", bytes / 512);
+    let mut dmsetup = Command::new("dmsetup");
+    dmsetup.args(["create", "volume", "--noudevsync", "--table", &table]);
+    setup::run(&mut dmsetup)?;
+    let name = "dm-0".to_owned();
+    Ok(GuestDisk {
+        node: Path::new("/dev").join(&name),
+        number: files::read(&Path::new("/sys/block").join(&name).join("dev"))?,
+        queues: disks.iter().map(|disk| disk.name.clone()).collect(),
+        name,
+    })
+}
+
+/// Creates one disk with every block allocated: it is filled at memory speed and throttled afterwards.
+fn one(disk: &MemoryDisk, name: &str, bytes: u64) -> Result<GuestDisk> {
+    progress(&format!("making a disk of {} MiB of memory", bytes >> 20));
+    let dir = Path::new(CONFIG).join("nullb").join(name);
     fs::create_dir(&dir).context("null_blk makes no disk")?;
     for (name, value) in [
-        ("size", disk.bytes >> 20),
+        ("size", bytes >> 20),
         ("blocksize", BLOCK_BYTES),
         ("memory_backed", 1),
         ("power", 1),
     ] {
         set(&dir, name, value)?;
     }
-    fill(disk, &find()?)?;
+    fill(disk, bytes, &found(&dir, name)?)?;
     // A disk that is powered off keeps its memory (`null_del_dev`), and only then takes a new speed.
     // At a queue depth of one, the completion time sets the operations per second.
     let (depth, completion_ns) = match disk.iops {
@@ -64,14 +107,14 @@ fn make(disk: &MemoryDisk) -> Result<GuestDisk> {
     ] {
         set(&dir, name, value)?;
     }
-    find()
+    found(&dir, name)
 }
 
 fn set(dir: &Path, attribute: &str, value: u64) -> Result<()> {
     files::write(&dir.join(attribute), &value.to_string())
 }
 
-fn fill(disk: &MemoryDisk, made: &GuestDisk) -> Result<()> {
+fn fill(disk: &MemoryDisk, bytes: u64, made: &GuestDisk) -> Result<()> {
     let from = if disk.copies {
         disks::find(SERIAL_DATA)?.node
     } else {
@@ -81,21 +124,21 @@ fn fill(disk: &MemoryDisk, made: &GuestDisk) -> Result<()> {
     fill.args(["bs=1M", "iflag=fullblock", "oflag=direct", "status=none"])
         .arg(format!("if={}", from.display()))
         .arg(format!("of={}", made.node.display()))
-        .arg(format!("count={}", disk.bytes >> 20));
+        .arg(format!("count={}", bytes >> 20));
     setup::run(&mut fill)
 }
 
-/// The driver's only disk; its name changed over time.
-fn find() -> Result<GuestDisk> {
-    let entries = fs::read_dir("/sys/block").context("cannot read /sys/block")?;
-    for entry in entries {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        if name.starts_with("nullb") || name == "data" {
-            let number = files::read(&Path::new("/sys/block").join(&name).join("dev"))?;
+/// The disk of this directory of configfs. Its name is the directory's, in older kernels `nullb` and a number.
+fn found(dir: &Path, name: &str) -> Result<GuestDisk> {
+    let numbered = format!("nullb{}", files::read(&dir.join("index"))?);
+    for name in [name, &numbered] {
+        let dev = Path::new("/sys/block").join(name).join("dev");
+        if dev.exists() {
             return Ok(GuestDisk {
-                node: Path::new("/dev").join(&name),
-                name,
-                number,
+                node: Path::new("/dev").join(name),
+                number: files::read(&dev)?,
+                queues: vec![name.to_owned()],
+                name: name.to_owned(),
             });
         }
     }

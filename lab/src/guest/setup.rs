@@ -127,26 +127,26 @@ pub fn without_huge_pages() -> Result<String> {
     files::read(path)
 }
 
-/// Sets the disk's scheduler, loading BFQ if it is a module; returns the active one.
+/// Sets the scheduler of the disk, or of those below the volume, loading BFQ if it is a module; returns the
+/// active one.
 pub fn set_scheduler(disk: &GuestDisk, scheduler: Scheduler) -> Result<String> {
     let name = scheduler.name();
-    let path = Path::new("/sys/block")
-        .join(&disk.name)
-        .join("queue/scheduler");
-    if !files::read(&path)?.contains(name) {
-        load_module(name, &[])?;
+    for queue in &disk.queues {
+        let path = Path::new("/sys/block").join(queue).join("queue/scheduler");
+        if !files::read(&path)?.contains(name) {
+            load_module(name, &[])?;
+        }
+        files::write(&path, name)?;
+        let list = files::read(&path)?;
+        let active = list
+            .split('[')
+            .nth(1)
+            .and_then(|rest| rest.split(']').next());
+        ensure!(
+            active == Some(name),
+            "the scheduler of {queue} is {list:?}, not {name}"
+        );
     }
-    files::write(&path, name)?;
-    let list = files::read(&path)?;
-    let active = list
-        .split('[')
-        .nth(1)
-        .and_then(|rest| rest.split(']').next());
-    ensure!(
-        active == Some(name),
-        "the scheduler of {} is {list:?}, not {name}",
-        disk.name
-    );
     Ok(name.to_owned())
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::args::{Lru, Scheduler};
+pub use crate::args::{Lru, Scheduler, Volume};
 
 /// A disk in the guest's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,9 +16,30 @@ pub struct MemoryDisk {
     pub iops: Option<u32>,
     /// True if it holds a copy of the attached data disk; otherwise zeros.
     pub copies: bool,
+    /// The volume over disks of this speed; `None`: one disk alone. `bytes` is the volume's size.
+    #[serde(default)]
+    pub volume: Option<Volume>,
+}
+
+/// The kernel modules that a volume needs; the kernel of a guest cannot load any by itself.
+pub fn modules_of(volume: Volume) -> &'static [&'static str] {
+    match volume {
+        Volume::Linear => &["dm_mod"],
+        Volume::Crypt => &["xts", "dm_crypt"],
+        Volume::Raid1 | Volume::Raid5 => &["raid1", "raid456", "dm_raid"],
+    }
 }
 
 impl MemoryDisk {
+    /// Number of disks, and the size of each.
+    pub fn disks(&self) -> (u64, u64) {
+        match self.volume {
+            None | Some(Volume::Linear | Volume::Crypt) => (1, self.bytes),
+            Some(Volume::Raid1) => (2, self.bytes),
+            Some(Volume::Raid5) => (3, (self.bytes / 2).next_multiple_of(1 << 20)),
+        }
+    }
+
     /// Its bandwidth in the driver's unit, to the nearest MiB per second, at least one.
     pub fn mib_per_s(&self) -> u64 {
         ((u64::from(self.mb_per_s) * 1_000_000 + (1 << 19)) >> 20).max(1)

@@ -11,7 +11,7 @@ use crate::analysis::residency::FileFigures;
 use crate::analysis::result::PolicyResult;
 use crate::analysis::weighted::Document;
 use crate::experiments::Measure;
-use crate::protocol::{KnobDifference, Lie, Lru, Policy};
+use crate::protocol::{KnobDifference, Lie, Lru, Policy, Volume};
 
 /// Policies side by side, and the notes on their validity.
 pub fn summary(document: &Document) -> String {
@@ -291,7 +291,11 @@ pub fn environment(document: &Document) -> String {
     table.fact("CPUs", choices.cpus);
     table.fact("Clock", choices.clock);
     let kind = match settings.memory_disk() {
-        Some(disk) => format!("{} MiB of memory (null_blk)", disk.bytes >> 20),
+        Some(disk) => {
+            let of = |volume: Volume| format!(", {} of {}", volume.name(), disk.disks().0);
+            let volume = disk.volume.map_or_else(String::new, of);
+            format!("{} MiB of memory (null_blk{volume})", disk.bytes >> 20)
+        }
         None => "NVMe".to_owned(),
     };
     let disk = format!("{} MB/s, fresh ext4 on {kind}", choices.disk_mb_per_s);

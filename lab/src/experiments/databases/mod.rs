@@ -203,7 +203,7 @@ fn machine(
         disk_mbps: limited.then_some(choices.disk_mb_per_s),
         disk_iops: limited.then_some(settings.disk_iops),
         data: DataDisk::From(image),
-        modules: guest_modules(),
+        modules: guest_modules(None),
         extra_packages: image::PACKAGES.iter().map(|p| (*p).to_owned()).collect(),
         clock: choices.clock,
         ..VmSpec::new(

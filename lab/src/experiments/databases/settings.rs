@@ -63,6 +63,12 @@ impl Settings {
         };
         let choices =
             Choices::from_args(args, scenario.name, (scenario.policies, POLICIES), defaults)?;
+        if choices.volume.is_some() {
+            return Err(LabError::usage(
+                "--volume is not for experiments with databases",
+                "leave it out, or choose an experiment with files",
+            ));
+        }
         let rate = args.load.rate.unwrap_or(scenario.high);
         in_range("--rate", rate, 10, 1_000_000)?;
         let database_bytes = args.load.database_size.unwrap_or(scenario.database_bytes);
@@ -95,6 +101,7 @@ impl Settings {
             mb_per_s: self.choices.disk_mb_per_s,
             iops: Some(self.disk_iops),
             copies: true,
+            volume: None,
         })
     }
 
