@@ -364,7 +364,7 @@ impl Scheduler {
 pub enum Volume {
     /// Device mapper's linear target, as LVM uses it, over one disk
     Linear,
-    /// dm-crypt, AES-XTS, over one disk
+    /// dm-crypt over one disk, with the null cipher: real ones take the emulated CPU
     Crypt,
     /// RAID 1 of two disks (dm-raid, with md's code)
     Raid1,

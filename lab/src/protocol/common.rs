@@ -25,7 +25,7 @@ pub struct MemoryDisk {
 pub fn modules_of(volume: Volume) -> &'static [&'static str] {
     match volume {
         Volume::Linear => &["dm_mod"],
-        Volume::Crypt => &["xts", "dm_crypt"],
+        Volume::Crypt => &["crypto_null", "dm_crypt"],
         Volume::Raid1 | Volume::Raid5 => &["raid1", "raid456", "dm_raid"],
     }
 }
