@@ -214,7 +214,11 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_valid() {
             "manage is not a list",
             "manage = [\"/app/*\"]",
         ),
-        ("color_percent = 51", "color_percent is 51", "at most 50"),
+        (
+            "color_percent = 51",
+            "color_percent 51 is not a number above 0 and up to 50: a group",
+            "use for example 2",
+        ),
         (
             "[feedback]\ngain_limit = -1",
             "gain_limit is -1",
