@@ -150,14 +150,14 @@ fn show(args: &VmArgs) -> Result<()> {
             Some(report) => report,
             None => look()?,
         };
-        match (args.json, interval) {
-            (true, None) => output::print_json(&report)?,
-            (true, Some(_)) => output::print_json_line(&report).map(|_| ())?,
-            (false, _) => table::text(&report, args.images, Screen::stdout()).print()?,
-        }
+        let read = match (args.json, interval) {
+            (true, None) => return output::print_json(&report),
+            (true, Some(_)) => output::print_json_line(&report)?,
+            (false, _) => table::text(&report, args.images, Screen::stdout()).flush()?,
+        };
         match interval {
-            Some(interval) => thread::sleep(interval),
-            None => return Ok(()),
+            Some(interval) if read => thread::sleep(interval),
+            _ => return Ok(()),
         }
     }
 }
