@@ -1,5 +1,7 @@
 //! The choices that all experiments of `justitia lab run` share: resolved, validated and recorded.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
 use crate::args::{ClockArg, RunArgs};
@@ -11,6 +13,8 @@ use justitia_machine::qemu::Clock;
 
 /// Minimum memory of a guest that runs containers.
 const MIN_MEMORY_BYTES: u64 = 256 << 20;
+/// More is a mistake.
+const MAX_MEMORY_BYTES: u64 = 1 << 40;
 
 /// The shared part of the settings in result.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -66,13 +70,7 @@ impl Choices {
         let cause = || format!("unknown kernel series '{kernel}'");
         policy::by_name(Series::ALL, |series| series.name(), kernel, cause)?;
         let memory_bytes = args.guest.memory.unwrap_or(defaults.memory_bytes);
-        if memory_bytes < MIN_MEMORY_BYTES {
-            let mib = memory_bytes >> 20;
-            return Err(LabError::usage(
-                format!("--memory {mib} MiB is too small for a guest"),
-                "use 256M or more",
-            ));
-        }
+        size_in_range("--memory", memory_bytes, MIN_MEMORY_BYTES, MAX_MEMORY_BYTES)?;
         let disk_mb_per_s = args.guest.disk_mbps.unwrap_or(defaults.disk_mb_per_s);
         in_range("--disk-mbps", disk_mb_per_s, 1, 100_000)?;
         let clock = clock(args.guest.clock);
@@ -116,13 +114,32 @@ pub fn in_range(
     least: u64,
     most: u64,
 ) -> Result<(), LabError> {
-    let value = value.into();
-    if (least..=most).contains(&value) {
+    within("number", u64::to_string, option, value.into(), least..=most)
+}
+
+/// Rejects a size outside `least..=most`, as [`in_range`] does.
+///
+/// # Errors
+/// The error names the option and the range.
+pub fn size_in_range(option: &str, bytes: u64, least: u64, most: u64) -> Result<(), LabError> {
+    let exact = |bytes: &u64| justitia_quantity::exact(*bytes);
+    within("size", exact, option, bytes, least..=most)
+}
+
+fn within(
+    what: &str,
+    words: impl Fn(&u64) -> String,
+    option: &str,
+    value: u64,
+    range: RangeInclusive<u64>,
+) -> Result<(), LabError> {
+    if range.contains(&value) {
         return Ok(());
     }
+    let (value, least, most) = (words(&value), words(range.start()), words(range.end()));
     Err(LabError::usage(
-        format!("{option} {value} is out of range"),
-        format!("use a number from {least} to {most}"),
+        format!("{option} {value} is not a {what} from {least} to {most}"),
+        format!("use a {what} in that range"),
     ))
 }
 

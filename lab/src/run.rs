@@ -19,8 +19,8 @@ use crate::machine::Guest;
 use crate::policy::Policy;
 use crate::progress::Progress;
 use crate::registry;
-use justitia_machine::error::{LabError, OrCannot};
-use justitia_report::error::plain;
+use justitia_machine::error::LabError;
+use justitia_report::{say, Exit};
 
 /// Name of the page in an experiment's directory.
 pub const REPORT: &str = "report.html";
@@ -46,8 +46,12 @@ pub fn main(args: &LabArgs) -> Result<(), LabError> {
 /// Executes all jobs of a plan in QEMU and prints the outcome.
 fn perform(mut plan: Box<dyn Plan>, output: &OutputArgs) -> Result<(), LabError> {
     let out = output.out.as_path();
-    fs::create_dir_all(out).or_cannot("create", out)?;
-    probe_writable(out)?;
+    // Minutes of measuring follow: find out now whether the results can be written.
+    fs::create_dir_all(out)
+        .and_then(|()| temporary_in(out))
+        .map_err(|error| {
+            file_error("write to", out, &error, "name another directory with --out")
+        })?;
     let mut progress = Progress::stderr();
     let guest = plan.machine(out, &mut |line| progress.say(line))?;
     let analysis = collect(&mut *plan, out, guest, &mut progress)?;
@@ -143,13 +147,11 @@ fn report_again(args: &ReportArgs) -> Result<(), LabError> {
     };
     let path = args.dir.join(file);
     let text = fs::read_to_string(&path).map_err(|error| {
-        LabError::usage(
-            format!("cannot read {}: {}", path.display(), plain(&error)),
-            "name a directory that 'justitia lab run ... --out DIR' filled",
-        )
+        let remedy = "name a directory that 'justitia lab run ... --out DIR' filled";
+        file_error("read", &path, &error, remedy)
     })?;
     let analysis = read(&text).map_err(|why| {
-        LabError::usage(
+        LabError::failed(
             format!("{} is not a result: {why}", path.display()),
             "run the experiment again, or use the version of Justitia that wrote it",
         )
@@ -171,13 +173,10 @@ fn read_result(text: &str) -> Result<Box<dyn Analysis>, String> {
 
 /// Writes to standard output; a reader that has left is not an error.
 fn print(text: &str) -> Result<(), LabError> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(LabError::failed(
-            format!("cannot print: {error}"),
-            "check standard output",
-        )),
-        _ => Ok(()),
-    }
+    say::print(text).map(drop).map_err(|error| {
+        let error = say::unprinted(&error);
+        LabError::failed(error.cause, error.remedy)
+    })
 }
 
 /// Replaces a file atomically.
@@ -191,9 +190,13 @@ fn write_whole(path: &Path, text: &str) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Checks that the directory is writable, before minutes of measuring.
-fn probe_writable(dir: &Path) -> Result<(), LabError> {
-    temporary_in(dir).map(drop).or_cannot("write to", dir)
+/// The error of a file or directory that the user named, with the exit code that every command gives it.
+fn file_error(doing: &str, path: &Path, error: &std::io::Error, remedy: &str) -> LabError {
+    let error = justitia_report::Error::io(doing, path, error);
+    match error.exit {
+        Exit::Environment => LabError::environment(error.cause, error.remedy),
+        _ => LabError::failed(error.cause, remedy),
+    }
 }
 
 fn temporary_in(dir: &Path) -> std::io::Result<tempfile::NamedTempFile> {

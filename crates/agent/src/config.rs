@@ -77,7 +77,7 @@ pub use values::{
 
 use justitia_report::feed::{self, Listen, DEFAULT_LISTEN};
 
-use crate::error::{plain, Error, Exit, Result};
+use crate::error::{Error, Result};
 
 /// Directory of the agent's journal, lock and socket unless the configuration names another one.
 pub const STATE_DIR: &str = "/run/justitia";
@@ -212,14 +212,11 @@ impl Default for Settings {
 
 impl Settings {
     pub fn load(path: &Path) -> Result<Settings> {
-        let text = fs::read_to_string(path).map_err(|error| Error {
-            cause: format!(
-                "cannot read the configuration {}: {}",
-                path.display(),
-                plain(&error)
-            ),
-            remedy: "name a readable file with --config, or leave it out for the defaults".into(),
-            exit: Exit::Usage,
+        let bytes =
+            fs::read(path).map_err(|error| Error::io("read the configuration", path, &error))?;
+        let text = String::from_utf8(bytes).map_err(|_| {
+            let cause = format!("the configuration {} is not UTF-8 text", path.display());
+            Error::usage(cause, "name a TOML file with --config")
         })?;
         Settings::parse(&text, path)
     }
@@ -317,15 +314,19 @@ fn said(message: &str, key: &str) -> (String, String) {
             doctor::EXAMPLE.to_owned(),
         );
     }
-    let expected = message.strip_prefix("invalid type: ");
+    let expected = message
+        .strip_prefix("invalid type: ")
+        .or_else(|| message.strip_prefix("invalid value: "));
     match expected.and_then(|rest| rest.rsplit_once(", expected ")) {
         Some((_, wanted)) if !key.is_empty() => {
             let wanted = match wanted {
                 "a boolean" => "true or false",
-                "a string" => "a text in quotes",
+                "a string" | "path string" => "a text in quotes",
+                "a map" => "a table",
+                other if other.starts_with("struct ") => "a table",
                 "a sequence" => "a list",
                 "f64" => "a number",
-                "u32" => "a whole number",
+                "u32" => "a whole number from 0",
                 other => other,
             };
             let example = EXAMPLES.iter().find(|(of, _)| *of == key);
@@ -343,7 +344,7 @@ fn said(message: &str, key: &str) -> (String, String) {
 }
 
 /// Values whose form is not obvious.
-const EXAMPLES: [(&str, &str); 14] = [
+const EXAMPLES: [(&str, &str); 16] = [
     ("interval", "\"1s\""),
     ("manage", "[\"/app/*\"]"),
     ("manage_also", "[\"/system.slice/db.service\"]"),
@@ -351,6 +352,8 @@ const EXAMPLES: [(&str, &str); 14] = [
     ("trust", "[1000]"),
     ("listen", "\"127.0.0.1:9619\""),
     ("tls", values::TLS_EXAMPLE),
+    ("state_dir", "\"/run/justitia\""),
+    ("socket", "\"/run/justitia/agent.sock\""),
     ("max_loss", values::MAX_LOSS),
     ("color_ttl", "\"5s\""),
     ("color_period", "\"1s\""),

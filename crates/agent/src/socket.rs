@@ -571,11 +571,12 @@ pub fn require(path: &Path, without: &str) -> Result<()> {
 
 /// The error that no agent answers.
 fn unreachable_at(path: &Path, error: &io::Error) -> Error {
+    use io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound, PermissionDenied};
     match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+        NotFound | NotADirectory | ConnectionRefused => {
             Error::failed(format!("no agent listens at {}", path.display()), START)
         }
-        io::ErrorKind::PermissionDenied => Error::environment(
+        PermissionDenied => Error::environment(
             format!("no permission to ask {}", path.display()),
             "run it as root",
         ),

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
+use crate::seconds;
+
 /// Arguments of `justitia lab`.
 #[derive(Debug, Clone, Args)]
 pub struct LabArgs {
@@ -387,18 +389,10 @@ impl Volume {
 /// A size, see [`justitia_quantity::size`].
 ///
 /// # Errors
-/// Says what a size looks like.
+/// A refusal, see [`crate::answer`].
 pub fn size(text: &str) -> Result<u64, String> {
     justitia_quantity::size(text)
-        .ok_or_else(|| format!("{text} is not a size: use for example 768M, 1G or 65536"))
-}
-
-/// Seconds, finite and not negative.
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
-        _ => Err("expected a number of seconds".to_owned()),
-    }
+        .ok_or_else(|| "is not a size\nuse for example 768M, 1G or 65536".to_owned())
 }
 
 #[cfg(test)]
@@ -411,7 +405,7 @@ mod tests {
         assert_eq!(size("1GiB"), Ok(1 << 30));
         assert_eq!(size("4096"), Ok(4096));
         assert!(size("M").is_err());
-        assert!(size("3X").unwrap_err().contains("3X"));
+        assert!(size("3X").is_err());
         assert!(size("99999999999G").is_err());
     }
 }

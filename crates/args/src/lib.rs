@@ -5,10 +5,12 @@
 //! here: a text becomes a value, and nothing is done with it, so that `justitia` links nothing of these
 //! programs.
 
+use std::io::ErrorKind::BrokenPipe;
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use justitia_report::say::two_lines;
+use justitia_report::say::{self, two_lines};
 use justitia_report::Exit;
 
 pub mod lab;
@@ -16,17 +18,37 @@ pub mod probe;
 pub mod web;
 
 /// Prints clap's error as one line of cause and one of remedy; prints help and version unchanged.
+///
+/// The refusal of a value parser is two lines: the rest of a cause that begins with the option and the value, and
+/// the remedy.
 pub fn answer(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        let _ = error.print();
-        return ExitCode::SUCCESS;
+        let printed = error.print();
+        return match printed {
+            Err(error) if error.kind() != BrokenPipe => say::error(&say::unprinted(&error)),
+            _ => ExitCode::SUCCESS,
+        };
     }
     let (cause, remedy) = usage(error);
     two_lines(&cause, &remedy);
     ExitCode::from(Exit::Usage.code())
 }
 
+/// Seconds, finite and not negative.
+///
+/// # Errors
+/// A refusal, see [`answer`].
+pub fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
+        _ => Err("is not a number of seconds from 0\nuse for example 10 or 1.5".to_owned()),
+    }
+}
+
 fn usage(error: &clap::Error) -> (String, String) {
+    if let Some(refusal) = refused_value(error) {
+        return refusal;
+    }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
         || error.kind() == ErrorKind::MissingSubcommand
     {
@@ -46,6 +68,55 @@ fn usage(error: &clap::Error) -> (String, String) {
         cause,
         suggestion(error).unwrap_or_else(|| format!("see {} --help", command_of(error))),
     )
+}
+
+/// Cause and remedy of a value that its parser refused, in the form that the configuration's errors have.
+fn refused_value(error: &clap::Error) -> Option<(String, String)> {
+    if error.kind() != ErrorKind::ValueValidation {
+        return None;
+    }
+    let text = |kind| match error.get(kind)? {
+        ContextValue::String(text) => Some(text.as_str()),
+        _ => None,
+    };
+    let (option, value) = (
+        text(ContextKind::InvalidArg)?,
+        text(ContextKind::InvalidValue)?,
+    );
+    // `--seconds <N>` or `<SIZE>`.
+    let option = option
+        .split(" <")
+        .next()?
+        .trim_matches(['<', '>', '[', ']']);
+    let source = std::error::Error::source(error)?;
+    let words = source.to_string();
+    let (why, remedy) = match words.split_once('\n') {
+        Some((why, remedy)) => (why.to_owned(), remedy),
+        None => clap_words(source, &words),
+    };
+    Some((format!("{option} {value} {why}"), remedy.to_owned()))
+}
+
+/// The refusal of a parser of clap or of the standard library, and its remedy.
+fn clap_words(source: &(dyn std::error::Error + 'static), words: &str) -> (String, &'static str) {
+    let range = words.split_once(" is not in ");
+    if let Some((least, most)) = range.and_then(|(_, range)| range.split_once("..=")) {
+        let why = format!("is not a number from {least} to {most}");
+        return (why, "use a number in that range");
+    }
+    if let Some(integer) = source.downcast_ref::<ParseIntError>() {
+        return match integer.kind() {
+            IntErrorKind::PosOverflow => ("is too large".to_owned(), "use a smaller number"),
+            _ => (
+                "is not a whole number from 0".to_owned(),
+                "use for example 10",
+            ),
+        };
+    }
+    if source.is::<ParseFloatError>() {
+        return ("is not a number".to_owned(), "use for example 1.5");
+    }
+    (format!("is refused: {words}"), "see the command's --help")
 }
 
 /// The words of the command that was given, from the error's usage: `justitia color set`.

@@ -1,6 +1,7 @@
 //! Arguments of `justitia probe`: one command for each kind of target, and the arguments that they share.
 
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -444,37 +445,52 @@ pub struct ExecArgs {
 }
 
 /// Longer times are mistakes.
-const LONGEST: Duration = Duration::from_secs(3600);
+const TIMES: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(3600);
 
 fn time(text: &str) -> Result<Duration, String> {
     justitia_quantity::time(text)
-        .filter(|time| !time.is_zero() && *time <= LONGEST)
-        .ok_or_else(|| "not a time such as 50ms or 1.5s".to_owned())
+        .filter(|time| TIMES.contains(time))
+        .ok_or_else(|| {
+            let range = justitia_quantity::from_to(&TIMES);
+            format!("is not a time {range}\nuse for example 50ms or 1.5s")
+        })
 }
 
 fn number(text: &str, fits: impl Fn(f64) -> bool, what: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if fits(number) => Ok(number),
-        _ => Err(format!("not {what}")),
+        _ => Err(format!("is not a number {what}")),
     }
 }
 
 fn positive(text: &str) -> Result<f64, String> {
-    number(text, |n| n > 0.0 && n.is_finite(), "a number above 0")
+    number(
+        text,
+        |n| n > 0.0 && n.is_finite(),
+        "above 0\nuse for example 100",
+    )
 }
 
 fn count(text: &str) -> Result<f64, String> {
-    number(text, |n| n >= 0.0 && n.is_finite(), "0 or more")
+    number(
+        text,
+        |n| n >= 0.0 && n.is_finite(),
+        "from 0\nuse for example 2",
+    )
 }
 
 fn percent(text: &str) -> Result<f64, String> {
-    number(text, |n| (0.0..=100.0).contains(&n), "from 0 to 100")
+    number(
+        text,
+        |n| (0.0..=100.0).contains(&n),
+        "from 0 to 100\nuse a number in that range",
+    )
 }
 
 fn window(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {
         Ok(number) if number % 2 == 1 && number < 100 => Ok(number),
-        _ => Err("not an odd number below 100".to_owned()),
+        _ => Err("is not an odd number from 1 to 99\nuse for example 5".to_owned()),
     }
 }
 
@@ -484,6 +500,6 @@ fn counter(text: &str) -> Result<String, String> {
     if !text.is_empty() && text.bytes().all(plain) {
         Ok(text.to_owned())
     } else {
-        Err("not the name of a status counter".to_owned())
+        Err("is not the name of a status counter\nuse for example Questions".to_owned())
     }
 }

@@ -90,7 +90,7 @@ impl Page {
 
     /// As [`Page::print`]; `false`: the reader has closed the pipe.
     pub(crate) fn flush(&self) -> Result<bool> {
-        say::print(&self.text).map_err(unexpected)
+        say::print(&self.text).map_err(|error| say::unprinted(&error))
     }
 }
 

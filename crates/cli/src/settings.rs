@@ -74,7 +74,7 @@ pub(crate) fn with_policy(config: &ConfigArgs, policy: &PolicyArgs) -> Result<Se
         settings.objective = parse_objective(objective)?;
     }
     if let Some(interval) = &policy.interval {
-        settings.interval = parse_interval(interval)?;
+        settings.interval = parse_interval("--interval", interval)?;
     }
     for (globs, set) in [
         (&policy.manage, &mut settings.manage),

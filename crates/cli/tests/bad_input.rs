@@ -2,8 +2,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 fn justitia(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_justitia"));
@@ -63,7 +66,7 @@ fn wrong_arguments_are_wrong_usage() {
             "observe, justitia, proportional",
         ),
         (&["run", "--objective", "equal"], "equal", "fair, strict"),
-        (&["run", "--interval", "1ms"], "interval 1ms", "1s or 500ms"),
+        (&["run", "--interval", "1ms"], "--interval 1ms", "1s, 500ms"),
         (
             &["run", "--listen", "localhost"],
             "listen localhost",
@@ -94,8 +97,8 @@ fn wrong_arguments_are_wrong_usage() {
         ),
         (
             &["probe", "exec", "--interval", "1ms", "true"],
-            "interval 1ms",
-            "1s or 500ms",
+            "--interval 1ms",
+            "1s, 500ms",
         ),
         (
             &["probe", "http", "ftp://h/", "--max-latency", "1s"],
@@ -112,7 +115,7 @@ fn wrong_arguments_are_wrong_usage() {
             "must not carry",
             "everybody can list",
         ),
-        (&["vm", "--interval", "1ms"], "interval 1ms", "1s or 500ms"),
+        (&["vm", "--interval", "1ms"], "--interval 1ms", "1s, 500ms"),
         (&["vm", "run", "--policy", "mru"], "mru", "lru2"),
         (&["vm", "run", "--weight", "db"], "--weight db", "NAME=N"),
         (&["vm", "run", "--weight", "db=0"], "weight 0", "1 to 10000"),
@@ -150,14 +153,19 @@ fn a_wrong_configuration_is_wrong_usage_and_names_the_line() {
         assert!(said_cause.contains(cause), "{said_cause}");
         assert!(said_remedy.contains(remedy), "{said_remedy}");
     }
-    let (cause, _) = refused(&["run", "--config", "/nonexistent/justitia.toml"], &[2]);
+    // A file that cannot be read is a failure, as in every command.
+    let (cause, _) = refused(&["run", "--config", "/nonexistent/justitia.toml"], &[1]);
     assert!(
         cause.contains("/nonexistent/justitia.toml: no such file"),
         "{cause}"
     );
     // A directory cannot be read as a file, not even by root.
-    let (cause, _) = refused(&["run", "--config", "/"], &[2]);
+    let (cause, _) = refused(&["run", "--config", "/"], &[1]);
     assert!(cause.contains("cannot read the configuration /"), "{cause}");
+    let binary = dir.path().join("binary.toml");
+    fs::write(&binary, b"mode = '\xff'\n").unwrap();
+    let (cause, _) = refused(&["run", "--config", binary.to_str().unwrap()], &[2]);
+    assert!(cause.ends_with("is not UTF-8 text"), "{cause}");
 }
 
 #[test]
@@ -185,8 +193,12 @@ fn reserving_and_warming_refuse_nonsense_and_need_an_agent() {
         (&["reserve", "db", "-4G"], "-4", "--help"),
         (&["reserve", "db", "4X"], "SIZE 4X", "4G"),
         (&["reserve", "db", "0"], "no size to reserve", "--clear"),
-        (&["reserve", "db", "1G", "--for", "0"], "--for 0", "5s"),
-        (&["reserve", "db", "1G", "--for", "2h"], "--for 2h", "1h"),
+        (&["reserve", "db", "1G", "--for", "0"], "--for 0", "500ms"),
+        (
+            &["reserve", "db", "1G", "--for", "2h"],
+            "--for 2h is not a time from 1s to 1h",
+            "500ms",
+        ),
         (&["reserve", "db", "1G", "--clear"], "--clear", "--help"),
         (&["warm"], "<PATH>", "--help"),
     ] {
@@ -290,6 +302,246 @@ fn restoring_without_a_journal_is_done_at_once() {
     assert!(String::from_utf8(output.stdout)
         .unwrap()
         .contains("\"restored\": 0"));
+}
+
+#[test]
+fn a_range_message_names_the_option_the_value_and_the_range() {
+    for (line, cause) in [
+        (
+            "doctor --seconds 61",
+            "--seconds 61 is not a number from 0 to 60",
+        ),
+        (
+            "try --seconds 1",
+            "--seconds 1 is not a number from 2 to 86400",
+        ),
+        (
+            "top --interval 2m",
+            "--interval 2m is not a time from 100ms to 60s",
+        ),
+        (
+            "color db green --for 9999h",
+            "--for 9999h is not a time from 100ms to 168h",
+        ),
+        (
+            "replay --from nan f",
+            "--from nan is not a number of seconds from 0",
+        ),
+        (
+            "replay --at inf f",
+            "--at inf is not a number of seconds from 0",
+        ),
+        ("replay --from 5 --to 3 f", "--from 5 is after --to 3"),
+        (
+            "replay --differences x f",
+            "--differences x is not a whole number from 0",
+        ),
+        (
+            "replay --weight db=0 f",
+            "--weight 0 of db is not a number from 1 to 10000",
+        ),
+        ("replay --more db=0x f", "--more 0x of db is not a size"),
+        (
+            "probe redis --max-latency 2h",
+            "--max-latency 2h is not a time from 1us to 1h",
+        ),
+        (
+            "probe redis --max-latency 1s --port 70000",
+            "--port 70000 is not a number from 0 to 65535",
+        ),
+        (
+            "probe redis --max-latency 1s --window 4",
+            "--window 4 is not an odd number from 1 to 99",
+        ),
+        (
+            "probe redis --max-latency 1s --slack NaN",
+            "--slack NaN is not a number from 0 to 100",
+        ),
+        (
+            "probe mysql --min-tps 0",
+            "--min-tps 0 is not a number above 0",
+        ),
+        ("probe exec --red x true", "--red x is not a limit"),
+        (
+            "lab run fileserver --memory 1Q --out /x",
+            "--memory 1Q is not a size",
+        ),
+        (
+            "lab run fileserver --memory 1M --out /x",
+            "--memory 1M is not a size from 256M to 1T",
+        ),
+        (
+            "lab run fileserver --cpus 65 --out /x",
+            "--cpus 65 is not a number from 1 to 64",
+        ),
+        (
+            "lab run readmix --zipf nan --out /x",
+            "--zipf NaN is not a number from 0 to 4",
+        ),
+        (
+            "lab run readmix --zipf x --out /x",
+            "--zipf x is not a number",
+        ),
+        (
+            "lab report --warmup=-1 /x",
+            "--warmup -1 is not a number of seconds from 0",
+        ),
+    ] {
+        let arguments: Vec<&str> = line.split(' ').collect();
+        let (said, _) = refused(&arguments, &[2]);
+        assert_eq!(said, cause, "{line}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    for (config, cause) in [
+        (
+            "interval = '1ms'",
+            "interval 1ms is not a time from 100ms to 60s",
+        ),
+        (
+            "color_ttl = '2h'",
+            "color_ttl 2h is not a time from 100ms to 1h",
+        ),
+        (
+            "[feedback]\ngain_limit = 0.5",
+            "gain_limit 0.5 is not a number from 1",
+        ),
+        ("trust = [-1]", "trust is not a whole number from 0"),
+        ("state_dir = 5", "state_dir is not a text in quotes"),
+        (
+            "[feedback]\ndead_band = -1.0",
+            "dead_band -1 is not a number from 0",
+        ),
+        (
+            "color_percent = 51",
+            "color_percent 51 is not a number above 0 and up to 50: a group",
+        ),
+    ] {
+        let (said, _) = refused_over(config, dir.path());
+        assert!(said.contains(cause), "{config}: {said}");
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    for arguments in [
+        &["--help"][..],
+        &["completions", "bash"],
+        &["lab", "list"],
+        &["probe", "exec", "--once", "true"],
+    ] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_justitia"))
+            .args(arguments)
+            .stdout(full)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
+        assert!(
+            stderr.starts_with("justitia: cannot write to standard output: no space left"),
+            "{arguments:?}: {stderr}"
+        );
+    }
+}
+
+/// The rule of `justitia --help`: 1 for a file or directory that cannot be read or written.
+#[test]
+fn a_file_that_cannot_be_read_or_written_is_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().to_str().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "text\n").unwrap();
+    let file = file.to_str().unwrap();
+    let beneath = format!("{file}/beneath");
+    for arguments in [
+        &["replay", "/nonexistent/file"][..],
+        &["replay", "/"],
+        &["replay", file],
+        &["record", "--append", "/", "--state-dir", state],
+        &["record", &beneath, "--state-dir", state],
+        &["lab", "report", "/nonexistent"],
+        &["lab", "report", file],
+        &["lab", "report", state],
+        &["lab", "run", "fileserver", "--out", file],
+        &["man", file],
+        &["warm", "/nonexistent", "--state-dir", state],
+        &["plan", "--config", "/nonexistent"],
+        &["replay", "--config", "/nonexistent", file],
+        &[
+            "probe",
+            "redis",
+            "--once",
+            "--max-latency",
+            "1s",
+            "--password-file",
+            "/nonexistent",
+        ],
+        &[
+            "probe",
+            "mysql",
+            "--once",
+            "--min-tps",
+            "1",
+            "--defaults-file",
+            "/nonexistent",
+        ],
+        &[
+            "probe",
+            "mysql",
+            "--once",
+            "--min-tps",
+            "1",
+            "--defaults-file",
+            "/",
+        ],
+        &[
+            "probe",
+            "log",
+            "--once",
+            "--max-latency",
+            "1s",
+            "/nonexistent",
+        ],
+        &["probe", "log", "--once", "--max-latency", "1s", state],
+        &["probe", "exec", "--once", "/nonexistent"],
+    ] {
+        let (cause, _) = refused(arguments, &[1]);
+        let named = cause.contains("nonexistent") || cause.contains(state) || cause.contains('/');
+        assert!(
+            named && !cause.contains("os error"),
+            "{arguments:?}: {cause}"
+        );
+    }
+}
+
+#[test]
+fn a_closed_pipe_ends_what_repeats() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_justitia"))
+        .args(["vm", "--json", "--interval", "100ms", "--state-dir"])
+        .arg(dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    drop(stdout);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            panic!("it ignores the closed pipe");
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        line.starts_with('{') && output.stderr.is_empty(),
+        "{output:?}"
+    );
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn a_group_that_is_not_there_is_an_error_of_two_lines() {
     let output = doctor(&["--seconds", "0", "/no/such/group"]);
     let stderr = String::from_utf8(output.stderr).expect("text");
     assert_eq!(stderr.lines().count(), 2, "{stderr}");
-    assert!(matches!(output.status.code(), Some(1 | 69)), "{stderr}");
+    assert!(matches!(output.status.code(), Some(2 | 69)), "{stderr}");
     assert!(output.stdout.is_empty());
 }
 

@@ -317,16 +317,11 @@ fn check_url(url: &str) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::usage(
-        format!("{url} is neither an http:// nor an https:// URL"),
+        format!("the URL {url} is neither an http:// nor an https:// URL"),
         "for anything else use exec with curl",
     ))
 }
 
 fn readable(path: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|error| {
-        Error::usage(
-            format!("cannot read {}: {error}", path.display()),
-            "check the path and that this user may read it",
-        )
-    })
+    std::fs::read_to_string(path).map_err(|error| Error::io("read", path, &error))
 }

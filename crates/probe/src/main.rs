@@ -58,7 +58,7 @@ fn main() -> ExitCode {
 /// Probes until a signal.
 fn run(args: &ProbeArgs) -> Result<(), Error> {
     let common = kinds::common(&args.kind);
-    let interval = parse_interval(&common.interval)?;
+    let interval = parse_interval("--interval", &common.interval)?;
     let chosen = kinds::choose(&args.kind)?;
     if let Some(unchecked) = chosen.unchecked {
         say::warn(format_args!(
@@ -76,13 +76,15 @@ fn run(args: &ProbeArgs) -> Result<(), Error> {
     stop_on_signals(sender.clone())
         .map_err(|error| Error::failed(format!("cannot handle signals: {error}"), "report this"))?;
     let done = if common.once {
-        once(&config, (sender, &receiver)).map(|verdict| {
+        once(&config, (sender, &receiver)).and_then(|verdict| {
             let line = if common.json {
                 json!({ "color": verdict.color, "reason": verdict.reason }).to_string()
             } else {
                 format!("{} {}", verdict.color, verdict.reason)
             };
-            print(&line);
+            say::line(line)
+                .map(drop)
+                .map_err(|error| say::unprinted(&error))
         })
     } else {
         sink(common).and_then(|mut sink| {

@@ -20,12 +20,8 @@ impl fmt::Debug for Secret {
 pub fn find(file: Option<&Path>, variable: &str) -> Result<Option<Secret>, Error> {
     match file {
         Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|error| {
-                Error::failed(
-                    format!("cannot read the password in {}: {error}", path.display()),
-                    "check the path and that this user may read it",
-                )
-            })?;
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Error::io("read the password in", path, &error))?;
             let first = text.lines().next().unwrap_or_default();
             Ok(Some(Secret(first.to_owned())))
         }

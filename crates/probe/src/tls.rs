@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use justitia_report::error::plain;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::{ring, CryptoProvider};
@@ -136,7 +137,7 @@ impl Tls {
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Trouble> {
     fs::read(path).map_err(|error| {
         Trouble::failed(
-            format!("cannot read {}: {error}", path.display()),
+            format!("cannot read {}: {}", path.display(), plain(&error)),
             "check the path and that this user may read it",
         )
     })

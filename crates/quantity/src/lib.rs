@@ -1,6 +1,7 @@
 //! Parses sizes and times as people write them, in arguments and in the configuration. The caller checks the
-//! range and words the error message.
+//! range; [`from_to`] words it.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Larger sizes are mistakes.
@@ -38,6 +39,29 @@ pub fn time(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()
 }
 
+/// A range of times in words: `from 100ms to 60s`.
+pub fn from_to(range: &RangeInclusive<Duration>) -> String {
+    let words = |time: &Duration| match time.as_micros() {
+        us if us % 3_600_000_000 == 0 => format!("{}h", us / 3_600_000_000),
+        us if us % 1_000_000 == 0 => format!("{}s", us / 1_000_000),
+        us if us % 1000 == 0 => format!("{}ms", us / 1000),
+        us => format!("{us}us"),
+    };
+    format!("from {} to {}", words(range.start()), words(range.end()))
+}
+
+/// A size in the largest unit that keeps it exact: `256M`, `1000`.
+pub fn exact(bytes: u64) -> String {
+    let unit = [(40, 'T'), (30, 'G'), (20, 'M'), (10, 'K')];
+    let unit = unit
+        .into_iter()
+        .find(|(shift, _)| bytes > 0 && bytes % (1 << shift) == 0);
+    unit.map_or_else(
+        || bytes.to_string(),
+        |(shift, unit)| format!("{}{unit}", bytes >> shift),
+    )
+}
+
 /// The number and the letters behind it.
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
@@ -62,7 +86,9 @@ mod tests {
             ("1T", 1 << 40),
         ] {
             assert_eq!(size(text), Some(bytes), "{text}");
+            assert_eq!(size(&exact(bytes)), Some(bytes), "{text}");
         }
+        assert_eq!([exact(768 << 20), exact(1000)], ["768M", "1000"]);
         for text in [
             "",
             "G",
@@ -93,6 +119,9 @@ mod tests {
         ] {
             assert_eq!(time(text), Some(Duration::from_micros(time_us)), "{text}");
         }
+        let range = |from, to| from_to(&(Duration::from_micros(from)..=Duration::from_micros(to)));
+        assert_eq!(range(1, 3_600_000_000), "from 1us to 1h");
+        assert_eq!(range(100_000, 60_000_000), "from 100ms to 60s");
         for text in ["", "s", "-1s", "soon", "2d", "2M", "NaN", "inf", "1e300h"] {
             assert_eq!(time(text), None, "{text}");
         }

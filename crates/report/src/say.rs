@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, Write as _};
 use std::process::ExitCode;
 
+use crate::error::plain;
 use crate::text::printable;
 use crate::Error;
 
@@ -27,6 +28,12 @@ pub fn print(text: &str) -> io::Result<bool> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         written => written.map(|()| true),
     }
+}
+
+/// The error that stdout takes no text.
+pub fn unprinted(error: &io::Error) -> Error {
+    let cause = format!("cannot write to standard output: {}", plain(error));
+    Error::failed(cause, "check where it leads")
 }
 
 /// Prints printable text on stderr in one write, so that lines of other processes do not interleave. Errors

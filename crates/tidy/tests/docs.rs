@@ -76,20 +76,20 @@ fn anchors(text: &str) -> BTreeSet<String> {
     found
 }
 
-#[test]
-fn every_relative_link_leads_to_a_file_and_a_heading_of_it() {
+/// Relative links below a directory that lead to no file, or to no heading of it.
+fn broken_links(root: &Path, pages: &[String]) -> Vec<String> {
     let mut broken = Vec::new();
-    for page in pages() {
-        let text = read(&page);
+    for page in pages {
+        let text = fs::read_to_string(root.join(page)).expect(page);
         for link in links(&text) {
             if link.contains("://") || link.starts_with("mailto:") {
                 continue;
             }
             let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
             let target = if file.is_empty() {
-                root().join(&page)
+                root.join(page)
             } else {
-                root().join(&page).with_file_name("").join(file)
+                root.join(page).with_file_name("").join(file)
             };
             let there = target.exists()
                 && (anchor.is_empty()
@@ -100,7 +100,45 @@ fn every_relative_link_leads_to_a_file_and_a_heading_of_it() {
             }
         }
     }
+    broken
+}
+
+#[test]
+fn every_relative_link_leads_to_a_file_and_a_heading_of_it() {
+    let broken = broken_links(&root(), &pages());
     assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn every_link_of_an_installed_page_and_every_page_that_a_program_names_is_installed() {
+    let destination = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pages");
+    let _ = fs::remove_dir_all(&destination);
+    let status = Command::new(root().join("scripts/install"))
+        .args(["--pages", "/usr"])
+        .env("DESTDIR", &destination)
+        .status();
+    assert!(status.expect("scripts/install runs").success());
+    let installed = destination.join("usr/share/doc/justitia");
+    let mut pages = pages();
+    pages.retain(|page| installed.join(page).exists());
+    assert!(pages.iter().any(|page| page.starts_with("docs/results/")));
+    assert!(!installed.join("docs/results/raw").exists());
+    let broken = broken_links(&installed, &pages);
+    assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
+
+    let sources = Command::new("git")
+        .current_dir(root())
+        .args(["grep", "-hoE", "docs/[a-z/-]+[.]md", "--"])
+        .args(["crates/*/src/*.rs", "lab/*.rs", "packaging"])
+        .output();
+    let named = String::from_utf8(sources.expect("git runs").stdout).expect("UTF-8");
+    let named: BTreeSet<&str> = named.lines().collect();
+    assert!(named.contains("docs/gate.md"), "{named:?}");
+    let missing: Vec<_> = named
+        .iter()
+        .filter(|page| !installed.join(page).exists())
+        .collect();
+    assert!(missing.is_empty(), "named but not installed: {missing:?}");
 }
 
 #[test]

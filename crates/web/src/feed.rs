@@ -70,9 +70,9 @@ impl From<OwnedFd> for Feed {
 }
 
 fn unreachable_at(path: &Path, error: &io::Error) -> Error {
-    use io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
+    use io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound, PermissionDenied};
     match error.kind() {
-        NotFound | ConnectionRefused => Error::failed(
+        NotFound | NotADirectory | ConnectionRefused => Error::failed(
             format!("no agent listens at {}", path.display()),
             "start it: systemctl start justitia, or justitia run; or name its --state-dir",
         ),

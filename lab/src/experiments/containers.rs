@@ -52,7 +52,7 @@ pub fn containers(args: &RunArgs, default: &[u32]) -> Result<Vec<ContainerSpec>,
         ));
     }
     for &weight in &weights {
-        in_range("weight", weight, 1, 10_000)?;
+        in_range("--weights", weight, 1, 10_000)?;
     }
     let names = names(args, &weights)?;
     let mut specs: Vec<ContainerSpec> = names
@@ -70,8 +70,8 @@ pub fn containers(args: &RunArgs, default: &[u32]) -> Result<Vec<ContainerSpec>,
             None => DEFAULT_DUTY_S,
             Some(text) => text.parse().ok().filter(|&s| s > 0).ok_or_else(|| {
                 LabError::usage(
-                    format!("--idle {name}={text}: not a time"),
-                    "use whole seconds",
+                    format!("--idle {text} of {name} is not a number of seconds from 1"),
+                    "use a whole number, as in w100=15",
                 )
             })?,
         };
@@ -81,10 +81,10 @@ pub fn containers(args: &RunArgs, default: &[u32]) -> Result<Vec<ContainerSpec>,
         let (name, value) = name_and_value(text);
         let growth = match value {
             None => DEFAULT_ANON_GROWTH,
-            Some(text) => crate::args::size(text).map_err(|why| {
+            Some(text) => crate::args::size(text).map_err(|_| {
                 LabError::usage(
-                    format!("--anon-growth {name}={text}: {why}"),
-                    "use a size, like 8M",
+                    format!("--anon-growth {text} of {name} is not a size"),
+                    "use a size such as 8M",
                 )
             })?,
         };

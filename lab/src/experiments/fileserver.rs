@@ -6,7 +6,7 @@
 
 use super::{At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
-use crate::choices::in_range;
+use crate::choices::{in_range, size_in_range};
 use crate::load::fileserver::Fileserver;
 pub use crate::load::fileserver::Mix as Parameters;
 use crate::load::Load;
@@ -66,13 +66,13 @@ impl Parameters {
         };
         in_range("--threads", parameters.threads, 1, 256)?;
         in_range("--files", parameters.files, 1, 1_000_000)?;
-        in_range(
+        size_in_range(
             "--mean-file-size",
             parameters.mean_file_bytes,
             4096,
             1 << 30,
         )?;
-        in_range("--append-size", parameters.append_bytes, 1, 1 << 30)?;
+        size_in_range("--append-size", parameters.append_bytes, 1, 1 << 30)?;
         in_range("--prealloc-percent", parameters.prealloc_percent, 0, 100)?;
         in_range("--reads-per-write", parameters.reads_per_write, 0, 1000)?;
         in_range("--appends-per-write", parameters.appends_per_write, 0, 1000)?;

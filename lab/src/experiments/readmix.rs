@@ -7,7 +7,7 @@
 
 use super::{At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
-use crate::choices::in_range;
+use crate::choices::{in_range, size_in_range};
 pub use crate::load::readmix::Readmix as Parameters;
 use crate::load::Load;
 use crate::policy::Policy;
@@ -53,7 +53,7 @@ impl Parameters {
     pub fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
         let default = Self::default();
         let block_bytes = args.block_size.unwrap_or(u64::from(default.block_bytes));
-        in_range("--block-size", block_bytes, 512, 16 << 20)?;
+        size_in_range("--block-size", block_bytes, 512, 16 << 20)?;
         let parameters = Self {
             threads: args.threads.unwrap_or(default.threads),
             file_bytes: args.file_size.unwrap_or(default.file_bytes),
@@ -62,12 +62,15 @@ impl Parameters {
             zipf_theta: args.zipf.unwrap_or(default.zipf_theta),
         };
         in_range("--threads", parameters.threads, 1, 256)?;
-        in_range("--file-size", parameters.file_bytes, block_bytes, 64 << 30)?;
+        size_in_range("--file-size", parameters.file_bytes, block_bytes, 64 << 30)?;
         in_range("--write-percent", parameters.write_percent, 0, 100)?;
         if !(0.0..=4.0).contains(&parameters.zipf_theta) {
             return Err(LabError::usage(
-                format!("--zipf {} is out of range", parameters.zipf_theta),
-                "use a number from 0 (uniform) to 4",
+                format!(
+                    "--zipf {} is not a number from 0 to 4",
+                    parameters.zipf_theta
+                ),
+                "use a number in that range; 0 is uniform",
             ));
         }
         Ok(parameters)

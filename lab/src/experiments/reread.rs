@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
-use crate::choices::in_range;
+use crate::choices::size_in_range;
 use crate::load::reread::Reread;
 use crate::load::Load;
 use crate::policy::Policy;
@@ -58,8 +58,8 @@ impl Parameters {
             file_bytes: args.file_size.unwrap_or(192 << 20),
             polluter_bytes: args.polluter.unwrap_or(256 << 20),
         };
-        in_range("--file-size", parameters.file_bytes, 1 << 20, 64 << 30)?;
-        in_range("--polluter", parameters.polluter_bytes, 0, 64 << 30)?;
+        size_in_range("--file-size", parameters.file_bytes, 1 << 20, 64 << 30)?;
+        size_in_range("--polluter", parameters.polluter_bytes, 0, 64 << 30)?;
         Ok(parameters)
     }
 }

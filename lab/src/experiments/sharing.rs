@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
-use crate::choices::in_range;
+use crate::choices::size_in_range;
 use crate::load::sharing::{Sharing, SharingRole};
 use crate::load::Load;
 use crate::policy::Policy;
@@ -62,9 +62,9 @@ impl Parameters {
             polluter_bytes: args.polluter.unwrap_or(768 << 20),
             every_s: 10,
         };
-        in_range("--shared-size", parameters.shared_bytes, 1 << 20, 64 << 30)?;
-        in_range("--file-size", parameters.own_bytes, 1 << 20, 64 << 30)?;
-        in_range("--polluter", parameters.polluter_bytes, 1 << 20, 64 << 30)?;
+        size_in_range("--shared-size", parameters.shared_bytes, 1 << 20, 64 << 30)?;
+        size_in_range("--file-size", parameters.own_bytes, 1 << 20, 64 << 30)?;
+        size_in_range("--polluter", parameters.polluter_bytes, 1 << 20, 64 << 30)?;
         Ok(parameters)
     }
 }

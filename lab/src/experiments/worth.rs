@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::containers::ContainerSpec;
 use super::{At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
-use crate::choices::in_range;
+use crate::choices::size_in_range;
 use crate::load::worth::Worth;
 use crate::load::Load;
 use crate::policy::Policy;
@@ -55,8 +55,8 @@ impl Parameters {
             file_bytes: args.file_size.unwrap_or(600 << 20),
             scan_bytes: args.polluter.unwrap_or(2 << 30),
         };
-        in_range("--file-size", parameters.file_bytes, 1 << 20, 64 << 30)?;
-        in_range("--polluter", parameters.scan_bytes, 1 << 20, 64 << 30)?;
+        size_in_range("--file-size", parameters.file_bytes, 1 << 20, 64 << 30)?;
+        size_in_range("--polluter", parameters.scan_bytes, 1 << 20, 64 << 30)?;
         Ok(parameters)
     }
 }

@@ -148,14 +148,14 @@ fn a_result_is_analyzed_again_without_a_guest() {
 }
 
 #[test]
-fn a_directory_without_a_result_is_a_usage_error() {
+fn a_directory_without_a_result_is_a_failure() {
     let dir = tempfile::tempdir().unwrap();
     let args = ReportArgs {
         dir: dir.path().to_owned(),
         warmup: None,
         json: false,
     };
-    assert_eq!(report_again(&args).unwrap_err().exit_code(), 2);
+    assert_eq!(report_again(&args).unwrap_err().exit_code(), 1);
     fs::write(dir.path().join(RESULT), "{}").unwrap();
     assert!(report_again(&args)
         .unwrap_err()

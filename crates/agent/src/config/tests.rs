@@ -1,6 +1,7 @@
 //! Valid configurations are accepted, and the others are refused with their reason.
 
 use super::*;
+use crate::error::Exit;
 use justitia_cgroup::gate::Order;
 use justitia_policy::config::MemoplightConfig;
 
@@ -214,11 +215,15 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_valid() {
             "manage is not a list",
             "manage = [\"/app/*\"]",
         ),
-        ("color_percent = 51", "color_percent is 51", "at most 50"),
+        (
+            "color_percent = 51",
+            "could not declare that it misses it before",
+            "use for example 2",
+        ),
         (
             "[feedback]\ngain_limit = -1",
-            "gain_limit is -1",
-            "not negative",
+            "gain_limit -1 is not a number from 1",
+            "larger",
         ),
         (
             "feedback = { dead_band = 'x' }",
@@ -235,7 +240,7 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_valid() {
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
     let error = Settings::load(Path::new("/nonexistent/j.toml")).unwrap_err();
-    assert_eq!(error.exit, Exit::Usage);
+    assert_eq!(error.exit, Exit::Failed);
     assert!(error.cause.contains("/nonexistent/j.toml"), "{error}");
 }
 
@@ -329,7 +334,14 @@ fn the_settings_of_colors_have_bounds() {
 
 #[test]
 fn times_have_units() {
-    let seconds = |text| parse_time("--for", text, 0.1..=86_400.0).map(|time| time.as_secs_f64());
+    let seconds = |text| {
+        parse_time(
+            "--for",
+            text,
+            Duration::from_millis(100)..=Duration::from_secs(86_400),
+        )
+        .map(|time| time.as_secs_f64())
+    };
     for (text, expected) in [
         ("500ms", 0.5),
         ("3", 3.0),

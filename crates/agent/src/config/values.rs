@@ -28,8 +28,11 @@ pub const GLOB_REMEDY: &str = "write a path below the cgroup2 mount, for example
 /// Placeholder in a cause for the key of the value.
 pub(super) const KEY: &str = "{key}";
 const COLORS: &[&str] = &["green", "yellow", "red"];
-/// The most that a group gives at once, percent.
+/// The most that a group gives at once, percent: its color can follow only after the memory is gone.
 const MOST_TAKEN_PERCENT: f64 = 50.0;
+const SHORTEST: Duration = Duration::from_millis(100);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
 /// The largest reserve or share, percent of memory.
 const MOST_PERCENT: f64 = 90.0;
 
@@ -50,7 +53,7 @@ pub(super) struct Feedback {
     integral_per_s: f64,
     #[serde(deserialize_with = "not_negative")]
     proportional: f64,
-    #[serde(deserialize_with = "not_negative")]
+    #[serde(deserialize_with = "from_one")]
     gain_limit: f64,
     #[serde(deserialize_with = "not_negative")]
     dead_band: f64,
@@ -161,10 +164,10 @@ macro_rules! texts {
 }
 
 texts! {
-    interval: Duration = parse_interval;
+    interval: Duration = |text| parse_interval("interval", text);
     listen: Option<Listen> = parse_listen;
-    color_ttl: Duration = |text| parse_time("color_ttl", text, 0.1..=3600.0);
-    color_period: Duration = |text| parse_time("color_period", text, 0.1..=60.0);
+    color_ttl: Duration = |text| parse_time("color_ttl", text, SHORTEST..=HOUR);
+    color_period: Duration = |text| parse_time("color_period", text, SHORTEST..=MINUTE);
     reserve: Amount = |text| parse_amount("reserve", text);
     root_share: Amount = |text| parse_amount("root_share", text);
     max_loss: f64 = parse_max_loss;
@@ -275,17 +278,29 @@ pub(super) fn color_percent<'de, D: Deserializer<'de>>(
     if percent > 0.0 && percent <= MOST_TAKEN_PERCENT {
         return Ok(percent);
     }
-    let remedy = format!("use a number above 0, at most {MOST_TAKEN_PERCENT}; the paper's is 2");
-    Err(error((format!("{KEY} is {percent}"), remedy)))
+    let cause = format!(
+        "{KEY} {percent} is not a number above 0 and up to {MOST_TAKEN_PERCENT}: a group that lost \
+         more than half of its memory at once could not declare that it misses it before"
+    );
+    Err(error((cause, "use for example 2, the paper's".to_owned())))
 }
 
 fn not_negative<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+    at_least(from, 0.0)
+}
+
+fn from_one<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+    at_least(from, 1.0)
+}
+
+fn at_least<'de, D: Deserializer<'de>>(from: D, least: f64) -> std::result::Result<f64, D::Error> {
     let number = f64::deserialize(from)?;
-    if number.is_finite() && number >= 0.0 {
+    if number.is_finite() && number >= least {
         return Ok(number);
     }
-    let remedy = "use a number that is not negative".to_owned();
-    Err(error((format!("{KEY} is {number}"), remedy)))
+    let cause = format!("{KEY} {number} is not a number from {least}");
+    let remedy = "use a larger number, or leave it out for the default".to_owned();
+    Err(error((cause, remedy)))
 }
 
 fn parse_glob(text: &str) -> Said<Glob> {
@@ -346,33 +361,23 @@ pub fn parse_color(word: &str) -> Result<Color> {
         .ok_or_else(|| Error::usage(format!("unknown color {word}"), did_you_mean(word, COLORS)))
 }
 
-/// A time, see [`justitia_quantity::time`], within these seconds. Errors as cause and remedy; `key`
-/// is for them.
-pub fn parse_time(key: &str, text: &str, range: RangeInclusive<f64>) -> Said<Duration> {
+/// A time within a range, see [`justitia_quantity::time`]. Errors as cause and remedy; `what` is the option or
+/// key, for them.
+pub fn parse_time(what: &str, text: &str, range: RangeInclusive<Duration>) -> Said<Duration> {
     justitia_quantity::time(text)
-        .filter(|time| range.contains(&time.as_secs_f64()))
+        .filter(|time| range.contains(time))
         .ok_or_else(|| {
+            let range = justitia_quantity::from_to(&range);
             (
-                format!(
-                    "{key} {text} is not a time from {} to {} s",
-                    range.start(),
-                    range.end()
-                ),
-                "use for example 5s, 500ms, 2m or 1h".into(),
+                format!("{what} {text} is not a time {range}"),
+                "use for example 1s, 500ms or 2m".into(),
             )
         })
 }
 
-/// A time between 100 ms and a minute, see [`justitia_quantity::time`]. Errors as cause and remedy.
-pub fn parse_interval(text: &str) -> Said<Duration> {
-    justitia_quantity::time(text)
-        .filter(|time| (0.1..=60.0).contains(&time.as_secs_f64()))
-        .ok_or_else(|| {
-            (
-                format!("interval {text} is not a time from 100ms to 60s"),
-                "use for example 1s or 500ms".into(),
-            )
-        })
+/// A time between two steps. Errors as those of [`parse_time`].
+pub fn parse_interval(what: &str, text: &str) -> Said<Duration> {
+    parse_time(what, text, SHORTEST..=MINUTE)
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ impl FromStr for Threshold {
         match rest.trim().parse::<f64>() {
             Ok(limit) if limit.is_finite() && below => Ok(Threshold::Below(limit)),
             Ok(limit) if limit.is_finite() => Ok(Threshold::Above(limit)),
-            _ => Err(format!("{text} is not a limit such as '>0.5' or '<100'")),
+            _ => Err("is not a limit\nuse for example '>0.5' or '<100'".to_owned()),
         }
     }
 }
@@ -58,9 +58,11 @@ impl FromStr for Field {
             return Ok(Field::Last);
         }
         match text.parse::<usize>() {
-            Ok(0) => Err("fields count from 1".to_owned()),
+            Ok(0) => Err("is no field: they count from 1\nuse for example last or 1".to_owned()),
             Ok(number) => Ok(Field::Word(number)),
-            Err(_) if text.is_empty() => Err("give last, a number, or the text before it".into()),
+            Err(_) if text.is_empty() => {
+                Err("is no field\nuse last, a number, or the text before it".into())
+            }
             Err(_) => Ok(Field::After(text.to_owned())),
         }
     }
@@ -74,7 +76,7 @@ impl FromStr for Unit {
             "s" => Ok(Unit::Seconds),
             "ms" => Ok(Unit::Milliseconds),
             "us" => Ok(Unit::Microseconds),
-            _ => Err(format!("{text} is not one of s, ms, us")),
+            _ => Err("is not a unit\nuse one of: s, ms, us".to_owned()),
         }
     }
 }

@@ -249,7 +249,7 @@ fn open(fs: &Fs, name: &str) -> Result<Group> {
     let group = (path != "/").then(|| fs.open(&path));
     match group {
         Some(Ok(group)) => Ok(group),
-        _ => Err(Error::failed(
+        _ => Err(Error::usage(
             format!("there is no cgroup {name}, and no agent that knows it by a shorter name"),
             "name a path below the cgroup2 mount, or start the agent",
         )),
@@ -257,7 +257,7 @@ fn open(fs: &Fs, name: &str) -> Result<Group> {
 }
 
 fn time_to_live(text: &str) -> Result<Duration> {
-    let range = 0.1..=LONGEST_TIME_TO_LIVE.as_secs_f64();
+    let range = Duration::from_millis(100)..=LONGEST_TIME_TO_LIVE;
     Ok(parse_time("--for", text, range)?)
 }
 

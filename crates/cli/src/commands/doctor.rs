@@ -30,7 +30,7 @@ evidence, the consequence and the remedy. A file that cannot be read is reported
 fine. To silence an intended finding, name it in [doctor] of the configuration, with a reason:
 silence = [{ check = \"swap-none\", reason = \"...\" }].
 
-Exit codes: 0 no finding, 1 a finding, 69 no finding, but some checks could not tell.
+Exit codes: 0 no finding, 1 a finding, 2 wrong arguments or no such group, 69 no finding, but some checks could not tell.
 
 Examples:
   justitia doctor
@@ -111,11 +111,11 @@ fn find<'a>(facts: &'a Facts, name: &str) -> Result<&'a str> {
     let mut ending = paths().filter(|have| have.ends_with(&path));
     match (ending.next(), ending.next()) {
         (Some(found), None) => Ok(found),
-        (Some(one), Some(other)) => Err(Error::failed(
+        (Some(one), Some(other)) => Err(Error::usage(
             format!("{name} may be {one} or {other}"),
             "give the whole path",
         )),
-        (None, _) => Err(Error::failed(
+        (None, _) => Err(Error::usage(
             format!("there is no cgroup {name}"),
             "give its path relative to the cgroup2 mount, as systemd-cgls shows it",
         )),

@@ -14,6 +14,7 @@ use clap::Args;
 use export::Export;
 use justitia_agent::config::{parse_mode, parse_objective};
 use justitia_agent::{Error, Result, Settings};
+use justitia_args::seconds;
 use justitia_policy::config::{Mode, Objective};
 use justitia_record::{Item, Note, Options, Reader, Replayer, Session, Step, Summary};
 use weights::Weights;
@@ -57,13 +58,13 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "GROUP=SIZE")]
     pub(crate) more: Vec<String>,
     /// Skip steps earlier than this many seconds into the record
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) from: Option<f64>,
     /// Skip steps later than this many seconds into the record
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) to: Option<f64>,
     /// Print the plan of the first step at or after this time, with its reasons
-    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["from", "to", "csv", "export"])]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with_all = ["from", "to", "csv", "export"])]
     pub(crate) at: Option<f64>,
     /// Number of differing writes to show
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -116,9 +117,15 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<()> {
             render::step(&record, &step, Screen::stdout()).print()
         };
     }
+    let range = args.from.unwrap_or(0.0)..=args.to.unwrap_or(f64::INFINITY);
+    if range.is_empty() {
+        return Err(Error::usage(
+            format!("--from {} is after --to {}", range.start(), range.end()),
+            "name a time to begin, and a later one to end",
+        ));
+    }
     let mut export = Export::new(&args.export)?;
     let mut summary = Summary::new(args.differences);
-    let range = args.from.unwrap_or(0.0)..=args.to.unwrap_or(f64::INFINITY);
     let mut last = None;
     walk(&args.file, options, &mut record, |step| {
         if step.at_s > *range.end() {

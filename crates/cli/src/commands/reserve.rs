@@ -79,8 +79,7 @@ pub(crate) fn run(args: &ReserveArgs) -> Result<()> {
 
 /// Size and time from the arguments, checked before the agent is contacted.
 fn asked(args: &ReserveArgs) -> Result<(Bytes, Duration)> {
-    let range = SHORTEST.as_secs_f64()..=LONGEST.as_secs_f64();
-    let time = parse_time("--for", &args.time, range)?;
+    let time = parse_time("--for", &args.time, SHORTEST..=LONGEST)?;
     let bytes = match &args.size {
         Some(text) if !args.clear => parse_size("SIZE", text)?.page_aligned(),
         _ => return Ok((Bytes::ZERO, time)),

@@ -199,7 +199,7 @@ pub(crate) fn find<'a>(report: &'a Report, name: &str) -> Result<&'a GroupStatus
             1..=8 => format!("managed groups: {}", paths.join(" ")),
             _ => "see justitia status for the managed groups".to_owned(),
         };
-        Error::failed(
+        Error::usage(
             format!("{name} is not the name of one managed group"),
             remedy,
         )

@@ -70,7 +70,7 @@ const PLAIN_COLUMNS: usize = 120;
 
 /// Shows the screen, or prints one frame, or JSON lines.
 pub(crate) fn run(args: &TopArgs) -> Result<()> {
-    let interval = parse_interval(&args.interval)?;
+    let interval = parse_interval("--interval", &args.interval)?;
     if !args.once && !args.json {
         check_terminal(
             io::stdout().is_terminal(),

@@ -35,8 +35,9 @@ use crate::settings::{self, ConfigArgs, PolicyArgs};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Needs no agent and writes nothing. Run it while the host is busy: without competition there is
-nothing to report. Ctrl-C ends it early and reports what it saw so far. Beside a running agent it
-reports what groups get with that agent.
+nothing to report. systemd services are included if they have an IOWeight=; name others with
+--manage '/system.slice/*'. Ctrl-C ends it early and reports what it saw so far. Beside a running
+agent it reports what groups get with that agent.
 Groups that write compete while they wait for memory or the disk. GETS is a group's bandwidth in
 that time. BY WEIGHT is its weighted share of the competing groups' bandwidth in the same seconds.
 OF IDEAL is GETS over BY WEIGHT. CACHE is the page cache that it held last. ENTITLED is its share of
@@ -54,7 +55,8 @@ pub(crate) struct TryArgs {
     pub(crate) seconds: u64,
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
-    /// Observe these cgroups; may be repeated [default: the containers, pods and VMs that are found]
+    /// Observe these cgroups; may be repeated
+    /// [default: the containers, pods and VMs that are found, and services that have a weight]
     #[arg(long, value_name = "GLOB")]
     pub(crate) manage: Vec<String>,
     /// Leave out these cgroups; may be repeated

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use justitia_agent::config::parse_interval;
+use justitia_agent::config::{parse_interval, WEIGHT_REMEDY};
 use justitia_agent::{Error, Result};
 use justitia_cgroup::Processes;
 use justitia_policy::units::Weight;
@@ -141,21 +141,23 @@ pub(super) fn name(policy: Option<Replacement>) -> String {
 }
 
 fn show(args: &VmArgs) -> Result<()> {
-    let interval = args.interval.as_deref().map(parse_interval).transpose()?;
+    let interval = args.interval.as_deref();
+    let interval = interval.map(|text| parse_interval("--interval", text));
+    let interval = interval.transpose()?;
     let socket = socket(&args.config)?;
     loop {
         let report = match control::ask(&socket)? {
             Some(report) => report,
             None => look()?,
         };
-        match (args.json, interval) {
-            (true, None) => output::print_json(&report)?,
-            (true, Some(_)) => output::print_json_line(&report).map(|_| ())?,
-            (false, _) => table::text(&report, args.images, Screen::stdout()).print()?,
-        }
+        let read = match (args.json, interval) {
+            (true, None) => return output::print_json(&report),
+            (true, Some(_)) => output::print_json_line(&report)?,
+            (false, _) => table::text(&report, args.images, Screen::stdout()).flush()?,
+        };
         match interval {
-            Some(interval) => thread::sleep(interval),
-            None => return Ok(()),
+            Some(interval) if read => thread::sleep(interval),
+            _ => return Ok(()),
         }
     }
 }
@@ -170,7 +172,7 @@ fn look() -> Result<Report> {
 }
 
 fn keep(args: &VmRunArgs) -> Result<()> {
-    let interval = parse_interval(&args.interval)?;
+    let interval = parse_interval("--interval", &args.interval)?;
     let weights = args.weight.iter().map(|text| weight(text));
     let settings = Settings {
         replacement: named(&args.policy),
@@ -232,8 +234,12 @@ fn weight(text: &str) -> Result<(String, Weight)> {
     if name.is_empty() {
         return Err(wrong("no name"));
     }
-    let number = number.parse().map_err(|_| wrong("not a number"))?;
-    let weight = Weight::new(number).map_err(|error| wrong(&error.to_string()))?;
+    let weight = number.parse().ok();
+    let weight = weight.and_then(|number| Weight::new(number).ok());
+    let weight = weight.ok_or_else(|| {
+        let cause = format!("--weight {number} of {name} is not a number from 1 to 10000");
+        Error::usage(cause, WEIGHT_REMEDY)
+    })?;
     Ok((name.to_owned(), weight))
 }
 

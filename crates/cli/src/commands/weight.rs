@@ -158,7 +158,7 @@ fn find(fs: &Fs, scanner: &Scanner, name: &str) -> Result<Group> {
             return Ok(group);
         }
     }
-    Err(Error::failed(
+    Err(Error::usage(
         format!("there is no cgroup {name}"),
         "name a path below the cgroup2 mount; justitia weight lists the managed ones",
     ))

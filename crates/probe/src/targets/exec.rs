@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use justitia_policy::color::Color;
+use justitia_report::error::plain;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{kill_process_group, pidfd_open, Pid, PidfdFlags, Signal};
 
@@ -73,7 +74,11 @@ impl Exec {
             .spawn()
             .map_err(|error| {
                 Trouble::failed(
-                    format!("cannot run {}: {error}", program.to_string_lossy()),
+                    format!(
+                        "cannot run {}: {}",
+                        program.to_string_lossy(),
+                        plain(&error)
+                    ),
                     "check that the program exists and is executable",
                 )
             })

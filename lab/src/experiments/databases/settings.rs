@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::image;
 use super::scenario::{Scenario, POLICIES};
 use crate::args::RunArgs;
-use crate::choices::{in_range, Choices, Defaults};
+use crate::choices::{in_range, size_in_range, Choices, Defaults};
 use crate::policy::{by_name, Policy};
 use crate::protocol::databases::{DatabaseJob, DatabasesJob, Keys, Start};
 use crate::protocol::{Lie, MemoryDisk, Scheduler};
@@ -72,7 +72,7 @@ impl Settings {
         let rate = args.load.rate.unwrap_or(scenario.high);
         in_range("--rate", rate, 10, 1_000_000)?;
         let database_bytes = args.load.database_size.unwrap_or(scenario.database_bytes);
-        in_range("--database-size", database_bytes, 1 << 20, 16 << 30)?;
+        size_in_range("--database-size", database_bytes, 1 << 20, 16 << 30)?;
         let phase_s = args.seconds.unwrap_or(scenario.phase_s);
         in_range("--seconds", phase_s, 5, 3600)?;
         let threads = args.load.threads.unwrap_or(scenario.threads);

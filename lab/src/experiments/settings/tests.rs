@@ -23,18 +23,21 @@ fn a_short_run_warms_up_for_a_third_and_a_fixed_job_not_at_all() {
 #[test]
 fn bad_values_are_refused_with_a_remedy() {
     for (line, cause) in [
-        ("fileserver --weights 0,100", "weight 0"),
+        ("fileserver --weights 0,100", "--weights 0"),
         ("fileserver --weights 100,10001", "10001"),
         ("fileserver --kernel 5.4", "5.4"),
         ("fileserver --kernel 6.1 --clock instructions", "2 CPUs"),
-        ("fileserver --memory 255M", "255 MiB"),
+        (
+            "fileserver --memory 255M",
+            "--memory 255M is not a size from 256M",
+        ),
         ("fileserver --policies conventionel", "conventionel"),
         ("fileserver --policies memcg,memcg", "twice"),
         ("fileserver --names a", "1 names for 8"),
         ("fileserver --weights 100,200 --names a,a/b", "a/b"),
         ("fileserver --weights 100,200 --names a,../b", "../b"),
         ("fileserver --idle nobody", "no such container"),
-        ("fileserver --idle w100=0", "not a time"),
+        ("fileserver --idle w100=0", "--idle 0 of w100"),
         ("fileserver --seconds 1", "--seconds"),
         ("fileserver --kill-agent-at 500", "--kill-agent-at"),
         ("fileserver --write-percent 5", "no option --write-percent"),

@@ -69,11 +69,11 @@ fn named<T>(
 
 /// Parses `--more GROUP=SIZE`.
 pub(super) fn more(arguments: &[String]) -> Result<Named<Bytes>> {
-    named(arguments, "page cache", "--more db=200M", |group, size| {
+    named(arguments, "--more", "--more db=200M", |group, size| {
         justitia_quantity::size(size).map(Bytes).ok_or_else(|| {
             Error::usage(
-                format!("{size} for {group} is not a size"),
-                "write a size such as 200M",
+                format!("--more {size} of {group} is not a size"),
+                "use for example 4G, 512M or 64K",
             )
         })
     })
@@ -91,13 +91,13 @@ impl Weights {
             let weight = weight.and_then(|number| Weight::new(number).ok());
             weight.ok_or_else(|| {
                 Error::usage(
-                    format!("weight {number} of {group} is not a number from 1 to 10000"),
+                    format!("--weight {number} of {group} is not a number from 1 to 10000"),
                     WEIGHT_REMEDY,
                 )
             })
         };
         Ok(Weights {
-            named: named(arguments, "weight", "--weight db=800", weight)?,
+            named: named(arguments, "--weight", "--weight db=800", weight)?,
             globs: globs.collect::<Result<_>>()?,
         })
     }

@@ -86,6 +86,10 @@ impl Tail {
     fn open_file(&mut self) -> io::Result<Open> {
         let file = File::open(&self.path)?;
         let meta = file.metadata()?;
+        if meta.is_dir() {
+            // Like a log without requests, it has no lines to read.
+            return Err(ErrorKind::IsADirectory.into());
+        }
         let at = if self.begun { 0 } else { meta.len() };
         self.begun = true;
         Ok(Open {
