@@ -67,7 +67,8 @@ fn asked(line: &str) {
         crate::color(format!("green {}", spoken.reason).as_bytes());
     }
     for asked in board.take_asked() {
-        assert!((reserve::SHORTEST..=reserve::LONGEST).contains(&asked.time));
+        let time = Duration::from_secs_f64(asked.left_s);
+        assert!((reserve::SHORTEST..=reserve::LONGEST).contains(&time));
         let name = asked.path.strip_prefix('/').expect("a whole path");
         assert!(!name.is_empty() && !name.ends_with('/') && name.len() < line.len());
     }

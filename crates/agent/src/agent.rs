@@ -11,7 +11,7 @@ use justitia_nri::Listener;
 use justitia_observe::TrafficSource;
 use justitia_policy::config::Mode;
 use justitia_policy::plan::{Finding, Knob, Value};
-use justitia_policy::snapshot::{Group, OperatorLimits, Reservation, Snapshot, WeightSource};
+use justitia_policy::snapshot::{Group, OperatorLimits, Snapshot, WeightSource};
 
 use crate::apply::{Applier, Writers};
 use crate::config::Settings;
@@ -22,7 +22,7 @@ use crate::log::Log;
 use crate::notify::Notifier;
 use crate::observe::{Change, Observer};
 use crate::pace::{Control, Pace, Woken};
-use crate::reserve::{Asked, Reservations};
+use crate::reserve::Reservations;
 use crate::restore::{restore, Restored};
 use crate::socket::{Board, Step};
 use crate::status::{source_words, Priors, Problem, Setup, Tick};
@@ -139,15 +139,8 @@ impl Agent {
         for (group, weight) in left.weights {
             self.observer.set_file_weight(group, weight);
         }
-        for Reservation {
-            path,
-            bytes,
-            left_s,
-        } in left.reservations
-        {
-            let time = Duration::try_from_secs_f64(left_s).unwrap_or_default();
-            self.reservations
-                .take_in(Asked { path, bytes, time }, Instant::now());
+        for reservation in left.reservations {
+            self.reservations.take_in(reservation, Instant::now());
         }
         self.gate_asked = left.gate_asked;
         // Groups may have gone since, or may not be managed any more.
@@ -229,9 +222,10 @@ impl Agent {
             self.observer.hear_color(group, spoken);
         }
         for asked in self.board.take_asked() {
+            let time = Duration::from_secs_f64(asked.left_s);
             self.log.info(format_args!(
-                "{} reserved for {} for {:?}",
-                asked.bytes, asked.path, asked.time
+                "{} reserved for {} for {time:?}",
+                asked.bytes, asked.path
             ));
             self.reservations.take_in(asked, began);
         }

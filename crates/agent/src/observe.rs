@@ -292,16 +292,10 @@ impl Observer {
         self.tick += 1;
         let mut observation = Observation::default();
         self.scan(&mut observation);
-        // Troubles stand until the next scan.
-        let of_runtime = self.runtime.as_ref().and_then(Listener::trouble);
-        let troubles = self.scanner.troubles().iter().cloned();
-        observation
-            .problems
-            .extend(troubles.chain(of_runtime).map(|trouble| Problem {
-                group: trouble.group,
-                cause: trouble.cause,
-                remedy: trouble.remedy.to_owned(),
-            }));
+        // Problems stand until the next scan.
+        let of_runtime = self.runtime.as_ref().and_then(Listener::problem);
+        let of_scan = self.scanner.problems().iter().cloned();
+        observation.problems.extend(of_scan.chain(of_runtime));
         let now = Instant::now();
         let mut fully_read = vec![false; self.tracked.len()];
         for (at, full) in fully_read.iter_mut().enumerate() {

@@ -6,17 +6,6 @@ use std::time::{Duration, Instant};
 use justitia_policy::snapshot::Reservation;
 use justitia_policy::units::Bytes;
 
-/// A request over the socket.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
-    /// Path of the group; it need not exist yet.
-    pub path: String,
-    /// Amount to keep free; zero cancels the reservation.
-    pub bytes: Bytes,
-    /// Lifetime of the reservation.
-    pub time: Duration,
-}
-
 /// The reservations in force.
 #[derive(Debug, Default)]
 pub struct Reservations {
@@ -24,13 +13,13 @@ pub struct Reservations {
 }
 
 impl Reservations {
-    /// Takes in a request. It replaces the previous one for the same group.
-    pub fn take_in(&mut self, asked: Asked, now: Instant) {
+    /// Takes in a request. It replaces the previous one for the same group; zero bytes cancel that one.
+    pub fn take_in(&mut self, asked: Reservation, now: Instant) {
         if asked.bytes == Bytes::ZERO {
             self.held.remove(&asked.path);
         } else {
-            self.held
-                .insert(asked.path, (asked.bytes, now + asked.time));
+            let time = Duration::try_from_secs_f64(asked.left_s).unwrap_or_default();
+            self.held.insert(asked.path, (asked.bytes, now + time));
         }
     }
 
@@ -50,20 +39,20 @@ impl Reservations {
 mod tests {
     use super::*;
 
-    fn asked(path: &str, mib: u64, seconds: u64) -> Asked {
-        Asked {
+    fn asked(path: &str, mib: u64, left_s: f64) -> Reservation {
+        Reservation {
             path: path.into(),
             bytes: Bytes::mib(mib),
-            time: Duration::from_secs(seconds),
+            left_s,
         }
     }
 
     #[test]
     fn a_reservation_expires_is_replaced_and_taken_back() {
         let (mut held, now) = (Reservations::default(), Instant::now());
-        held.take_in(asked("/a", 10, 5), now);
-        held.take_in(asked("/b", 10, 60), now);
-        held.take_in(asked("/b", 30, 60), now);
+        held.take_in(asked("/a", 10, 5.0), now);
+        held.take_in(asked("/b", 10, 60.0), now);
+        held.take_in(asked("/b", 30, 60.0), now);
         let paths = |held: Vec<Reservation>| -> Vec<(String, Bytes)> {
             held.into_iter().map(|r| (r.path, r.bytes)).collect()
         };
@@ -71,7 +60,7 @@ mod tests {
         assert_eq!(paths(held.holding(now)), both);
         let later = now + Duration::from_secs(6);
         assert_eq!(paths(held.holding(later)), [both[1].clone()]);
-        held.take_in(asked("/b", 0, 60), later);
+        held.take_in(asked("/b", 0, 60.0), later);
         assert!(held.holding(later).is_empty());
     }
 }

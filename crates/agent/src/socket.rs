@@ -29,7 +29,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use justitia_policy::snapshot::GroupId;
+use justitia_policy::snapshot::{GroupId, Reservation};
 use justitia_policy::units::Bytes;
 use justitia_policy::{Color, Config, State};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
@@ -39,7 +39,6 @@ use serde::{Deserialize, Serialize};
 use crate::colors::Spoken;
 use crate::error::{plain, Error, Result};
 use crate::lock::make_state_dir;
-use crate::reserve::Asked;
 use crate::status::{Report, Setup, Tick};
 
 use ticks::Streams;
@@ -160,7 +159,7 @@ pub struct Board {
     /// Colors declared since the last step: at most one for each managed group.
     calls: Mutex<Calls>,
     /// Reservations requested since the last step.
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<Reservation>>,
     /// The last request for the gate since the last step.
     gate: Mutex<Option<bool>>,
 }
@@ -233,7 +232,7 @@ impl Board {
     }
 
     /// Leaves a reservation for the next step. Beyond [`MOST_ASKED`], the oldest ones are dropped.
-    fn ask_to_reserve(&self, what: Asked) {
+    fn ask_to_reserve(&self, what: Reservation) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.retain(|known| known.path != what.path);
         if asked.len() >= MOST_ASKED {
@@ -243,7 +242,7 @@ impl Board {
     }
 
     /// Takes the reservations requested since the last call.
-    pub fn take_asked(&self) -> Vec<Asked> {
+    pub fn take_asked(&self) -> Vec<Reservation> {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *asked)
     }

@@ -1,6 +1,6 @@
 //! The input and the results of a scan.
 
-use justitia_cgroup::{Error, Group, GroupId};
+use justitia_cgroup::{Group, GroupId};
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 
@@ -21,27 +21,6 @@ pub struct DiscoverConfig {
     pub trust: Vec<u32>,
     /// Weights of pods.
     pub kubernetes: KubernetesConfig,
-}
-
-/// Something that a scan could not read or did not follow.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
-    /// The cgroup that it concerns, if any.
-    pub group: Option<String>,
-    /// The problem, in one line.
-    pub cause: String,
-    /// The remedy, in one line.
-    pub remedy: &'static str,
-}
-
-impl Trouble {
-    pub(crate) fn of(path: &str, error: &Error) -> Trouble {
-        Trouble {
-            group: Some(path.to_owned()),
-            cause: error.to_string(),
-            remedy: error.remedy(),
-        }
-    }
 }
 
 /// A group that is not managed, but has managed groups below it that divide its entitlement: one that was

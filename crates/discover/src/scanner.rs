@@ -10,7 +10,7 @@
 //! weights stated there divide the entitlement of that topmost directory ([`Weighed`]). The walk below it has
 //! a bound, because its owner can make any number of cgroups.
 //!
-//! Something that cannot be read is one [`Trouble`], and the walk goes on. Known groups below it stay.
+//! Something that cannot be read is one [`Problem`], and the walk goes on. Known groups below it stay.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use justitia_cgroup::{Child, Error, File, Fs, Group, GroupId};
 use justitia_policy::knob::Knob;
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
+use justitia_report::status::Problem;
 
 use crate::kind::Named;
 use crate::kubernetes::{self, Known};
@@ -26,15 +27,15 @@ use crate::oci::{Record, Records};
 use crate::weight::{Priors, Standing, Stated};
 use crate::{
     kind, weight, Changes, DiscoverConfig, Discovered, Glob, GlobError, Kind, KubernetesConfig,
-    PodNames, Pods, RuntimeDirs, Trouble, Weighed,
+    PodNames, Pods, RuntimeDirs, Weighed,
 };
 
 /// Directories that are looked at below one delegated directory, at most.
 const MOST_DIRECTORIES: usize = 2000;
 /// Groups that are managed below one delegated directory, at most.
 const MOST_GROUPS: usize = 256;
-/// Troubles that are reported one by one, at most.
-const MOST_TROUBLES: usize = 8;
+/// Problems that are reported one by one, at most.
+const MOST_PROBLEMS: usize = 8;
 
 /// Finds the groups to manage.
 pub struct Scanner {
@@ -52,7 +53,7 @@ pub struct Scanner {
     weighed: Vec<Weighed>,
     /// The topmost delegated directories with managed groups below them.
     tops: Vec<String>,
-    troubles: Vec<Trouble>,
+    problems: Vec<Problem>,
     /// The weight in the kernel's files when the group was found.
     files: HashMap<GroupId, Option<Weight>>,
     priors: Arc<Priors>,
@@ -71,7 +72,7 @@ struct Top {
     path: String,
     directories: usize,
     groups: usize,
-    /// A trouble below it was already reported.
+    /// A problem below it was already reported.
     told: bool,
 }
 
@@ -117,7 +118,7 @@ impl Scanner {
             groups: Vec::new(),
             weighed: Vec::new(),
             tops: Vec::new(),
-            troubles: Vec::new(),
+            problems: Vec::new(),
             files: HashMap::new(),
             priors: Arc::default(),
         })
@@ -140,8 +141,8 @@ impl Scanner {
 
     /// Files and directories that the last scan could not read or did not follow; a bounded number of
     /// entries.
-    pub fn troubles(&self) -> &[Trouble] {
-        &self.troubles
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
     }
 
     /// The group with this path or name. If there is none, the only group whose path ends with it, or whose
@@ -189,8 +190,8 @@ impl Scanner {
 
     /// Scans the tree again. A group that vanishes meanwhile is left out. An error concerns the root.
     pub fn rescan(&mut self) -> Result<Changes, Error> {
-        self.troubles.clear();
-        self.records.refresh(&mut self.troubles);
+        self.problems.clear();
+        self.records.refresh(&mut self.problems);
         let known = self.groups.drain(..).map(|group| (group.id, group));
         let mut walk = Walk {
             known: known.collect(),
@@ -210,13 +211,13 @@ impl Scanner {
         let here: HashSet<GroupId> = self.groups.iter().map(|group| group.id).collect();
         self.files.retain(|id, _| here.contains(id));
         self.weigh_ancestors(&mut walk);
-        let more = self.troubles.len().saturating_sub(MOST_TROUBLES);
+        let more = self.problems.len().saturating_sub(MOST_PROBLEMS);
         if more > 0 {
-            self.troubles.truncate(MOST_TROUBLES);
-            self.troubles.push(Trouble {
+            self.problems.truncate(MOST_PROBLEMS);
+            self.problems.push(Problem {
                 group: None,
                 cause: format!("{more} more cgroups or records cannot be read"),
-                remedy: "fix the errors that are listed first",
+                remedy: "fix the errors that are listed first".to_owned(),
             });
         }
         walk.changes.removed.sort_unstable();
@@ -298,26 +299,26 @@ impl Scanner {
     fn leave_unread(&mut self, walk: &mut Walk, top: Option<usize>, path: &str, error: &Error) {
         if !error.is_gone() {
             walk.unread.push(path.to_owned());
-            self.tell(walk, top, Trouble::of(path, error));
+            self.tell(walk, top, Problem::of(path, error));
         }
     }
 
-    /// Reports a trouble, but only one for each delegated subtree, whatever its owner makes there.
-    fn tell(&mut self, walk: &mut Walk, top: Option<usize>, trouble: Trouble) {
+    /// Reports a problem, but only one for each delegated subtree, whatever its owner makes there.
+    fn tell(&mut self, walk: &mut Walk, top: Option<usize>, problem: Problem) {
         let told = top.is_some_and(|top| std::mem::replace(&mut walk.tops[top].told, true));
         if !told {
-            self.troubles.push(trouble);
+            self.problems.push(problem);
         }
     }
 
     fn note_bound(&mut self, walk: &mut Walk, top: usize, what: &str, most: usize) {
         let path = walk.tops[top].path.clone();
-        let trouble = Trouble {
+        let problem = Problem {
             cause: format!("more than {most} {what} below the delegated cgroup {path}; the others are left alone"),
-            remedy: "let its owner remove some, or exclude it in the configuration",
+            remedy: "let its owner remove some, or exclude it in the configuration".to_owned(),
             group: Some(path),
         };
-        self.tell(walk, Some(top), trouble);
+        self.tell(walk, Some(top), problem);
     }
 
     /// Reads the weights of the groups above managed ones: a topmost delegated directory always has one,
@@ -449,7 +450,7 @@ impl Scanner {
             Ok(entry) => entry,
             Err(error) => {
                 if !error.is_gone() {
-                    self.tell(walk, place.top, Trouble::of(&place.path, &error));
+                    self.tell(walk, place.top, Problem::of(&place.path, &error));
                 }
                 return;
             }
@@ -487,7 +488,7 @@ impl Scanner {
                 walk.changes.removed.extend(was_known);
                 return;
             }
-            Err(error) => self.tell(walk, place.top, Trouble::of(&place.path, &error)),
+            Err(error) => self.tell(walk, place.top, Problem::of(&place.path, &error)),
         }
         if was_known.is_none() {
             walk.changes.added.push(entry.id);

@@ -9,7 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use justitia_discover::{Pods, Trouble};
+use justitia_discover::Pods;
+use justitia_report::status::Problem;
 use prost::Message;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
@@ -47,7 +48,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     pods: Arc<Pods>,
-    trouble: Option<Trouble>,
+    problem: Option<Problem>,
     connection: Option<UnixStream>,
     /// A runtime has reported all that it has, or could not be reached.
     settled: bool,
@@ -65,7 +66,7 @@ enum End {
 }
 
 impl Listener {
-    /// Starts to listen at a socket. `required`: an absent runtime is a trouble, too.
+    /// Starts to listen at a socket. `required`: an absent runtime is a problem, too.
     pub fn start(socket: &Path, required: bool) -> io::Result<Listener> {
         let shared = Arc::new(Shared::default());
         let listener = Listener {
@@ -93,8 +94,8 @@ impl Listener {
     }
 
     /// The reason why no pods are reported.
-    pub fn trouble(&self) -> Option<Trouble> {
-        self.shared.lock().trouble.clone()
+    pub fn problem(&self) -> Option<Problem> {
+        self.shared.lock().problem.clone()
     }
 }
 
@@ -126,7 +127,7 @@ impl Shared {
             let tell = required || !matches!(end, End::Absent);
             let mut state = self.lock();
             state.connection = None;
-            state.trouble = tell.then(|| end.trouble(socket));
+            state.problem = tell.then(|| end.problem(socket));
             state.settled = true;
             self.changed.notify_all();
             let wait = self
@@ -193,13 +194,13 @@ impl Shared {
         state.pods = pods;
         state.settled = true;
         self.changed.notify_all();
-        state.trouble = told.is_full().then(|| Trouble {
+        state.problem = told.is_full().then(|| Problem {
             group: None,
             cause: format!(
                 "the runtime at {} has more than {MOST_PODS} pods or {MOST_CONTAINERS} containers; the others have the weight of their QoS class",
                 socket.display()
             ),
-            remedy: "give these pods weights in the configuration",
+            remedy: "give these pods weights in the configuration".to_owned(),
         });
     }
 }
@@ -246,19 +247,19 @@ fn answer(request: &Frame, response: &Response) -> Frame {
 }
 
 impl End {
-    fn trouble(&self, socket: &Path) -> Trouble {
+    fn problem(&self, socket: &Path) -> Problem {
         let remedy = match self {
             End::Absent => "enable NRI in the runtime's configuration, or set nri = \"auto\"",
             End::Foreign(_) => "make root the owner of the socket, or set nri = \"off\"",
             End::Other(_) => "look at the runtime's log, or set nri = \"off\"",
         };
-        Trouble {
+        Problem {
             group: None,
             cause: format!(
                 "the runtime at {} does not report pods: {self}",
                 socket.display()
             ),
-            remedy,
+            remedy: remedy.to_owned(),
         }
     }
 }

@@ -174,33 +174,33 @@ fn pods_are_known_as_the_runtime_tells_them_and_while_it_is_restarted() {
     );
     // At least as long as a restart takes.
     drop(plugin);
-    until("the runtime is missed", || listener.trouble().is_some());
+    until("the runtime is missed", || listener.problem().is_some());
     assert!(listener.pods().container("c").is_some());
     let _plugin = runtime.accept_well("web");
     until("only web is known", || {
         listener.pods().pod("uid-db").is_none()
     });
     assert!(listener.pods().pod("uid-web").is_some());
-    assert_eq!(listener.trouble(), None);
+    assert_eq!(listener.problem(), None);
 }
 
 #[test]
-fn nobody_at_the_socket_is_a_trouble_only_where_the_configuration_names_it() {
+fn nobody_at_the_socket_is_a_problem_only_where_the_configuration_names_it() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("nri.sock");
     let required = Listener::start(&socket, true).unwrap();
     let optional = Listener::start(&socket, false).unwrap();
     required.settle(LONG);
     optional.settle(LONG);
-    let trouble = required.trouble().unwrap();
+    let problem = required.problem().unwrap();
     assert!(
-        trouble
+        problem
             .cause
             .ends_with("nri.sock does not report pods: nobody listens there"),
         "{}",
-        trouble.cause
+        problem.cause
     );
-    assert_eq!(optional.trouble(), None);
+    assert_eq!(optional.problem(), None);
     assert_eq!(optional.pods().count(), (0, 0));
 }
 
@@ -248,8 +248,8 @@ fn nonsense_and_refusals_are_one_line_and_the_connection_ends() {
         let listener = Listener::start(&runtime.socket(), false).unwrap();
         let mut plugin = runtime.accept();
         plugin.stream.write_all(bytes).unwrap();
-        until(words, || listener.trouble().is_some());
-        let cause = listener.trouble().unwrap().cause;
+        until(words, || listener.problem().is_some());
+        let cause = listener.problem().unwrap().cause;
         assert!(cause.ends_with(words), "{cause}");
         let mut rest = Vec::new();
         let _ = plugin.stream.read_to_end(&mut rest);

@@ -17,7 +17,7 @@ use std::time::Duration;
 use justitia_cgroup::{Fs, Mount, RealFs};
 use justitia_observe::bpf::{probe, Observer};
 use justitia_observe::{TrafficSource, Watched};
-use libbpf_rs::{Link, ObjectBuilder};
+use libbpf_rs::Link;
 use rustix::fs::{fadvise, Advice};
 use rustix::time::{clock_gettime, ClockId};
 
@@ -154,13 +154,8 @@ fn cpu_ns() -> f64 {
 
 /// Attaches the probe's program that returns at once.
 fn idle() -> Result<Link, Box<dyn Error>> {
-    let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/probe.o"));
-    let mut open = ObjectBuilder::default().open_memory(bytes)?;
-    for mut program in open.progs_mut() {
-        let wanted = program.name() == "probe_function";
-        program.set_autoload(wanted);
-    }
-    let object = open.load()?;
+    let wanted = |name: &str| name == "probe_function";
+    let object = justitia_bpf::load("probe", justitia_bpf::object!("probe"), &wanted, &[])?;
     let program = object
         .progs_mut()
         .find(|program| program.name() == "probe_function")

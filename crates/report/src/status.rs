@@ -21,7 +21,7 @@ mod guard;
 mod worth;
 
 pub use gate::{GateDeviceStatus, GateMemberStatus, GateStatus, Reading};
-pub use guard::{GuardStatus, Reclaimed, ReservationStatus};
+pub use guard::{GuardStatus, Reclaimed};
 pub use worth::{WorthPoint, WorthStatus, MORE};
 
 /// Prior values of the knobs we hold, shared between ticks until one is added or dropped.

@@ -197,8 +197,8 @@ fn includes_of_the_kernel_module_stay_in_its_directory_and_form_no_circle() {
 #[test]
 fn data_flows_one_way_through_the_crates() {
     let order = [
-        "quantity", "policy", "cgroup", "report", "record", "args", "observe", "discover", "nri",
-        "vm", "doctor", "agent", "web", "probe", "cli",
+        "bpf", "quantity", "policy", "cgroup", "report", "record", "args", "observe", "discover",
+        "nri", "vm", "doctor", "agent", "web", "probe", "cli",
     ];
     for (i, name) in order.iter().enumerate() {
         for dependency in dependencies(&format!("crates/{name}/Cargo.toml")) {
@@ -216,6 +216,7 @@ fn data_flows_one_way_through_the_crates() {
     let shared = [
         "justitia-policy",
         "justitia-args",
+        "justitia-bpf",
         "justitia-report",
         "justitia-machine",
         "justitia-quantity",

@@ -13,12 +13,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use justitia_policy::config::Mode;
-use justitia_policy::snapshot::{Group, Snapshot};
+use justitia_policy::snapshot::{Group, Reservation, Snapshot};
 use justitia_policy::units::{Bytes, Limit};
 
 use super::{converse, require, Answer, Board, Request};
 use crate::error::Result;
-use crate::reserve::Asked;
 
 /// Longest reservation. A program that starts later reserves later.
 pub const LONGEST: Duration = Duration::from_secs(3600);
@@ -93,10 +92,10 @@ pub(super) fn hear(board: &Board, name: &str, bytes: Bytes, for_ms: u64) -> Answ
         return refused(why);
     }
     let time = Duration::from_millis(for_ms).clamp(SHORTEST, LONGEST);
-    board.ask_to_reserve(Asked {
+    board.ask_to_reserve(Reservation {
         path: path.clone(),
         bytes,
-        time,
+        left_s: time.as_secs_f64(),
     });
     Answer::Reserved {
         path,

@@ -60,7 +60,7 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> Page {
     writeln!(text, "  memory      {memory}, {cache} of it page cache");
     let reservations = report.guard.iter().flat_map(|guard| &guard.reservations);
     for reservation in reservations.filter(|known| known.path == group.path) {
-        let (bytes, left_s) = (output::bytes(Some(reservation.bytes)), reservation.left_s);
+        let (bytes, left_s) = (reservation.bytes, reservation.left_s);
         writeln!(
             text,
             "  reserved    {bytes} of free memory, {left_s:.0} s left"
@@ -200,15 +200,17 @@ pub(crate) mod tests {
 
     #[test]
     fn a_reservation_and_the_memory_taken_are_printed() {
-        use justitia_report::status::{GuardStatus, ReservationStatus};
+        use justitia_policy::snapshot::Reservation;
+        use justitia_policy::units::Bytes;
+        use justitia_report::status::GuardStatus;
         let mut report = example();
         report.guard = Some(GuardStatus {
             reserve_bytes: 600 << 20,
             spare_bytes: Some(20 << 20),
             taken_total_bytes: 7 << 20,
-            reservations: vec![ReservationStatus {
+            reservations: vec![Reservation {
                 path: "/app/db".into(),
-                bytes: 512 << 20,
+                bytes: Bytes::mib(512),
                 left_s: 41.6,
             }],
             ..GuardStatus::default()

@@ -136,9 +136,7 @@ fn push_guard(text: &mut Page, guard: &GuardStatus) {
         writeln!(
             text,
             "  reserved: {} for {}, {:.0} s left",
-            output::bytes(Some(reservation.bytes)),
-            reservation.path,
-            reservation.left_s,
+            reservation.bytes, reservation.path, reservation.left_s,
         );
     }
 }

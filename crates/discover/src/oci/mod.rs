@@ -16,13 +16,14 @@ mod places;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
+use justitia_report::status::Problem;
+
 use formats::{read_record, stamp, Layout, Stored};
 pub use formats::{PodRecord, Record, ANNOTATION};
 pub use places::RuntimeDirs;
 
 use crate::kubernetes::Pods;
 use crate::trusted::{Author, Place, Stamp};
-use crate::Trouble;
 
 /// Entries that are looked at in one directory of an unprivileged user's records, at most.
 const MOST_OF_USER: usize = 256;
@@ -85,8 +86,8 @@ impl Records {
     }
 
     /// Reads the new records, and forgets those of containers that are gone. If nothing changed, it only
-    /// lists directories. Appends problems to `troubles`.
-    pub(crate) fn refresh(&mut self, troubles: &mut Vec<Trouble>) {
+    /// lists directories. Appends problems to `problems`.
+    pub(crate) fn refresh(&mut self, problems: &mut Vec<Problem>) {
         let mut current = BTreeMap::new();
         let dirs = self.dirs.state_dirs();
         let storages = dirs.iter().map(|(dir, layout)| match layout {
@@ -106,13 +107,13 @@ impl Records {
             };
             let (names, more) = dir.directories(most);
             if more {
-                troubles.push(Trouble {
+                problems.push(Problem {
                     group: None,
                     cause: format!(
                         "{} has more than {MOST_OF_USER} entries; the others are ignored",
                         dir.path.display()
                     ),
-                    remedy: "remove entries that its owner left there",
+                    remedy: "remove entries that its owner left there".to_owned(),
                 });
             }
             for name in names {

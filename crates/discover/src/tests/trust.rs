@@ -143,7 +143,7 @@ fn the_bytes_read_and_kept_of_a_users_records_have_a_bound() {
 }
 
 #[test]
-fn any_number_of_files_among_a_users_records_is_one_trouble() {
+fn any_number_of_files_among_a_users_records_is_one_problem() {
     let root = tempfile::tempdir().unwrap();
     for id in 0..300 {
         write(root.path(), &format!("{}/file-{id}", records()), "");
@@ -151,7 +151,7 @@ fn any_number_of_files_among_a_users_records_is_one_trouble() {
     give_to_user(root.path());
     let fs = fake(&["/app"]);
     let scanner = scanned(&fs, root.path());
-    assert_eq!(scanner.troubles().len(), 1, "{:?}", scanner.troubles());
+    assert_eq!(scanner.problems().len(), 1, "{:?}", scanner.problems());
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn a_file_that_is_not_roots_is_no_record_of_roots() {
 }
 
 #[test]
-fn more_records_of_a_user_than_a_bound_are_one_trouble() {
+fn more_records_of_a_user_than_a_bound_are_one_problem() {
     let root = tempfile::tempdir().unwrap();
     for id in 0..1100 {
         std::fs::create_dir_all(root.path().join(format!("{}/{id}", records()))).unwrap();
@@ -252,7 +252,7 @@ fn more_records_of_a_user_than_a_bound_are_one_trouble() {
     give_to_user(root.path());
     let fs = fake(&["/app"]);
     let scanner = scanned(&fs, root.path());
-    assert_eq!(scanner.troubles().len(), 1, "{:?}", scanner.troubles());
+    assert_eq!(scanner.problems().len(), 1, "{:?}", scanner.problems());
 }
 
 #[test]
@@ -266,16 +266,16 @@ fn an_attribute_that_is_too_long_is_no_weight_and_hides_nobody() {
 }
 
 #[test]
-fn a_group_that_cannot_be_opened_is_one_trouble_and_joins_when_it_can() {
+fn a_group_that_cannot_be_opened_is_one_problem_and_joins_when_it_can() {
     let fs = fake(&["/app/bad/inner", "/app/good"]);
     let mut scanner = scanner(&fs, &["/app/**"], RuntimeDirs::none());
     fs.shut("/app/bad", Some(Errno::MFILE));
     let changes = scanner.rescan().unwrap();
     assert_eq!(paths(&scanner), ["/app/good"]);
-    assert_eq!((changes.added.len(), scanner.troubles().len()), (1, 1));
+    assert_eq!((changes.added.len(), scanner.problems().len()), (1, 1));
     fs.shut("/app/bad", None);
     let changes = scanner.rescan().unwrap();
-    assert_eq!((changes.added.len(), scanner.troubles().len()), (2, 0));
+    assert_eq!((changes.added.len(), scanner.problems().len()), (2, 0));
     fs.shut("/app/bad", Some(Errno::MFILE));
     assert!(scanner.rescan().unwrap().is_empty(), "what is known stays");
     assert_eq!(paths(&scanner), ["/app/bad", "/app/bad/inner", "/app/good"]);
@@ -299,7 +299,7 @@ fn a_path_that_is_too_long_to_open_hides_nobody() {
     let mut scanner = Scanner::new(fs, config, RuntimeDirs::none()).unwrap();
     scanner.rescan().unwrap();
     assert!(paths(&scanner).contains(&"/good"));
-    assert_eq!(scanner.troubles().len(), 1, "{:?}", scanner.troubles());
+    assert_eq!(scanner.problems().len(), 1, "{:?}", scanner.problems());
 }
 
 #[test]
@@ -363,7 +363,7 @@ fn a_user_trusted_by_the_configuration_counts_as_root() {
 }
 
 #[test]
-fn any_number_of_groups_that_a_user_makes_is_one_trouble_and_a_bounded_list() {
+fn any_number_of_groups_that_a_user_makes_is_one_problem_and_a_bounded_list() {
     let fs = fake(&[&format!("/system.slice/docker-{ID}.scope")]);
     for n in 0..2500 {
         fs.mkdir(&format!("{}/docker-{n:012x}.scope", delegated()));
@@ -372,7 +372,7 @@ fn any_number_of_groups_that_a_user_makes_is_one_trouble_and_a_bounded_list() {
     let root = tempfile::tempdir().unwrap();
     let scanner = scanned(&fs, root.path());
     assert_eq!(scanner.groups().len(), 1 + 256);
-    assert_eq!(scanner.troubles().len(), 1, "{:?}", scanner.troubles());
+    assert_eq!(scanner.problems().len(), 1, "{:?}", scanner.problems());
 }
 
 proptest! {

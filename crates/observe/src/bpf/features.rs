@@ -11,7 +11,6 @@ use justitia_cgroup::{has_btf, module_has};
 use libbpf_rs::btf::types::{Func, Typedef};
 use libbpf_rs::{Btf, MapHandle, MapType, Object};
 
-use super::load;
 use super::points::{Kind, Point, POINTS};
 
 /// The kernel's answer to the probe of one feature.
@@ -135,7 +134,7 @@ const ALTERNATIVES: [[&str; 2]; 3] = [
 
 /// Probes the kernel. Never fails: a failure is an answer.
 pub fn probe() -> Coverage {
-    load::forget_said();
+    justitia_bpf::forget_said();
     let yes = |found: bool| if found { Answer::Yes } else { Answer::No };
     let names = has_btf(None).then(Names::read).flatten();
     let permitted = may_use_bpf();
@@ -164,7 +163,7 @@ pub fn probe() -> Coverage {
             needed_for: point.cost,
         }
     }));
-    load::forget_said();
+    justitia_bpf::forget_said();
     Coverage { features }
 }
 
@@ -195,12 +194,8 @@ fn attached() -> Vec<&'static str> {
 }
 
 fn load_probe(programs: &[&str]) -> Option<Object> {
-    let mut object = load::open("probe", load::probe_object()).ok()?;
-    for mut program in object.progs_mut() {
-        let wanted = programs.iter().any(|name| program.name() == *name);
-        program.set_autoload(wanted);
-    }
-    object.load().ok()
+    let wanted = |name: &str| programs.contains(&name);
+    justitia_bpf::load("probe", justitia_bpf::object!("probe"), &wanted, &[]).ok()
 }
 
 /// BTF name of an iterator's function.

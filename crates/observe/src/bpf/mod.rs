@@ -17,7 +17,6 @@ mod counters;
 mod curves;
 mod estimate;
 mod features;
-mod load;
 mod memory;
 mod observer;
 mod points;

@@ -25,7 +25,6 @@ use super::counters::Counters;
 use super::curves::{Curves, Then};
 use super::estimate::Estimator;
 use super::features::Coverage;
-use super::load;
 use super::memory::{ControlMemory, CounterMemory, ReadMemory, ReuseMemory};
 use super::reads::{self, locked, Reads, Turn};
 use super::sharing::Sharing;
@@ -466,15 +465,12 @@ impl TrafficSource for Observer {
 
 /// Loads the chosen programs.
 fn load_programs(choice: &Choice, sizes: &Sizes) -> Result<Object, Error> {
-    load::forget_said();
-    let refused = |error: &libbpf_rs::Error| {
-        let log = load::said();
-        Error::Load {
-            reason: load::reason(&log).unwrap_or_else(|| error.to_string()),
-            log,
-        }
+    let refused = |error: &libbpf_rs::Error| Error::Load {
+        reason: justitia_bpf::reason().unwrap_or_else(|| error.to_string()),
+        log: justitia_bpf::said(),
     };
-    let mut object = load::open("justitia", load::observe_object()).map_err(|e| refused(&e))?;
+    let object = justitia_bpf::object!("observe");
+    let mut object = justitia_bpf::open("justitia", object).map_err(|e| refused(&e))?;
     configure(&mut object, choice, sizes).map_err(|e| refused(&e))?;
     object.load().map_err(|e| refused(&e))
 }

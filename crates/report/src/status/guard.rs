@@ -1,5 +1,6 @@
 //! The state of the guard, as `justitia status --json` prints it.
 
+use justitia_policy::snapshot::Reservation;
 use serde::{Deserialize, Serialize};
 
 use super::Tick;
@@ -39,28 +40,13 @@ pub struct GuardStatus {
     pub taken_total_bytes: u64,
     /// Number of writes that the kernel fulfilled only in part.
     pub partial_total: u64,
-    pub reservations: Vec<ReservationStatus>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ReservationStatus {
-    /// Path of the group.
-    pub path: String,
-    pub bytes: u64,
-    /// Time until it expires.
-    pub left_s: f64,
+    pub reservations: Vec<Reservation>,
 }
 
 impl GuardStatus {
     /// `None`: the guard has nothing to do.
     pub(super) fn of(tick: &Tick) -> Option<GuardStatus> {
         let guarded = tick.plan.guard?;
-        let reservations = tick.snapshot.reservations.iter();
-        let reservations = reservations.map(|reservation| ReservationStatus {
-            path: reservation.path.clone(),
-            bytes: reservation.bytes.0,
-            left_s: reservation.left_s,
-        });
         Some(GuardStatus {
             reserve_bytes: guarded.reserve.0,
             reserved_bytes: guarded.reserved.0,
@@ -72,7 +58,7 @@ impl GuardStatus {
             asked_total_bytes: tick.reclaimed.asked,
             taken_total_bytes: tick.reclaimed.taken,
             partial_total: tick.reclaimed.partial,
-            reservations: reservations.collect(),
+            reservations: tick.snapshot.reservations.clone(),
         })
     }
 }

@@ -10,7 +10,6 @@
 //! [`Tracker`]. An image that is no longer registered costs nothing.
 
 mod book;
-mod load;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -180,7 +179,10 @@ impl Tracker {
 
     fn attach(tier: Tier) -> Result<Tracker, String> {
         let runs = |program: &str| ALWAYS.contains(&program) || program == tier.program();
-        let object = load::load(&runs)?;
+        let page_shift = rustix::param::page_size().trailing_zeros().to_ne_bytes();
+        let object = justitia_bpf::object!("images");
+        let object = justitia_bpf::load("justitia_vm", object, &runs, &page_shift)
+            .map_err(|error| justitia_bpf::reason().unwrap_or_else(|| error.to_string()))?;
         let mut links = Vec::new();
         for program in object.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();

@@ -14,12 +14,11 @@ use std::io::Write;
 use std::mem::offset_of;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Mutex, Once, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{anyhow, ensure, Context, Result};
-use libbpf_rs::{set_print, Link, Map, MapCore as _, MapFlags, Object, ObjectBuilder, PrintLevel};
+use libbpf_rs::{Link, Map, MapCore as _, MapFlags, Object};
 
 use super::files;
 use crate::load::clock::monotonic_ns;
@@ -35,13 +34,6 @@ const _: () = assert!(size_of::<types::state>() == 16);
 const _: () = assert!(size_of::<types::place>() == 8);
 const _: () = assert!(size_of::<types::spent>() == 16);
 const _: () = assert!(size_of::<types::control>() == 32);
-
-/// An object file, aligned as libelf requires.
-#[repr(C, align(8))]
-struct Aligned<const N: usize>([u8; N]);
-
-static WAITS: &Aligned<{ include_bytes!(concat!(env!("OUT_DIR"), "/waits.o")).len() }> =
-    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/waits.o")));
 
 /// The section that both sides write.
 const CONTROL: &str = ".data.control";
@@ -208,56 +200,18 @@ impl Tracer {
 
 /// Loads the programs for the tasks of a cgroup at this level.
 fn load(cgroup: u64, level: u32, spinning: bool) -> Result<Object> {
-    listen();
-    said().clear();
-    let attempt = || -> libbpf_rs::Result<Object> {
-        let mut builder = ObjectBuilder::default();
-        builder.name("justitia_waits")?;
-        let mut open = builder.open_memory(&WAITS.0)?;
-        for mut program in open.progs_mut() {
-            let spins = program.name().to_string_lossy().starts_with(SPIN);
-            program.set_autoload(spinning || !spins);
-        }
-        for mut map in open.maps_mut() {
-            if map.name().to_string_lossy().ends_with(".rodata") {
-                let mut settings = [0; size_of::<types::settings>()];
-                put(&mut settings, offset_of!(types::settings, cgroup), cgroup);
-                let at = offset_of!(types::settings, level);
-                settings[at..at + 4].copy_from_slice(&level.to_ne_bytes());
-                map.set_initial_value(&settings)?;
-            }
-        }
-        open.load()
-    };
-    attempt().map_err(|error| {
-        let said = said();
-        // The verifier's last line before its statistics, or else libbpf's first line.
-        let verdict = said.iter().position(|line| line.starts_with("processed "));
-        let verdict = verdict.and_then(|at| said.get(at.checked_sub(1)?));
-        let failed = || said.iter().find(|line| line.contains("failed"));
-        match verdict.or_else(failed) {
+    let wanted = |name: &str| spinning || !name.starts_with(SPIN);
+    let mut settings = [0; size_of::<types::settings>()];
+    put(&mut settings, offset_of!(types::settings, cgroup), cgroup);
+    let at = offset_of!(types::settings, level);
+    settings[at..at + 4].copy_from_slice(&level.to_ne_bytes());
+    let object = justitia_bpf::object!("waits");
+    justitia_bpf::load("justitia_waits", object, &wanted, &settings).map_err(|error| {
+        match justitia_bpf::reason() {
             Some(line) => anyhow!("the kernel refuses the programs: {line}"),
             None => anyhow!("the programs cannot be loaded: {error}"),
         }
     })
-}
-
-static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-fn said() -> std::sync::MutexGuard<'static, Vec<String>> {
-    SAID.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Keeps libbpf's output off the console.
-fn listen() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        set_print(Some((PrintLevel::Info, |level, text: String| {
-            if !matches!(level, PrintLevel::Debug) {
-                said().extend(text.lines().map(|line| line.trim().to_owned()));
-            }
-        })));
-    });
 }
 
 fn doing_of(number: u32) -> Option<Doing> {

@@ -42,7 +42,7 @@ fn a_possible_reservation_waits_for_the_next_step() {
     assert_eq!((&*later.path, later.managed), ("/app/later", false));
     let asked = board.take_asked();
     assert_eq!(asked.len(), 2);
-    assert_eq!((asked[0].bytes, asked[0].time), (Bytes::mib(100), minute));
+    assert_eq!((asked[0].bytes, asked[0].left_s), (Bytes::mib(100), 60.0));
     reserve(&path, "db", Bytes::ZERO, minute).unwrap();
     assert_eq!(board.take_asked()[0].bytes, Bytes::ZERO);
 }
