@@ -64,6 +64,10 @@ fn over(volume: Volume, disks: &[GuestDisk], bytes: u64) -> Result<GuestDisk> {
     let table = format!("0 {} {target}", bytes / 512);
     let mut dmsetup = Command::new("dmsetup");
     dmsetup.args(["create", "volume", "--noudevsync", "--table", &table]);
+    if volume == Volume::Crypt {
+        // As cryptsetup names it.
+        dmsetup.args(["--uuid", "CRYPT-PLAIN-volume"]);
+    }
     setup::run(&mut dmsetup)?;
     let name = "dm-0".to_owned();
     Ok(GuestDisk {

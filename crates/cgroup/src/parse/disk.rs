@@ -55,6 +55,17 @@ pub(super) fn everything(text: &[u8]) {
     let _ = udev_model(text);
 }
 
+/// Whether a `dm/uuid` is of dm-crypt, which writes by bios of its own, from its threads (`crypt_alloc_buffer`,
+/// `drivers/md/dm-crypt.c`). Its disks see the root cgroup write.
+pub(crate) fn is_crypt(uuid: &[u8]) -> bool {
+    uuid.starts_with(b"CRYPT-")
+}
+
+/// Whether an `md/level` has parity: `raid5d` writes (`drivers/md/raid5.c`).
+pub(crate) fn is_parity_raid(level: &[u8]) -> bool {
+    [&b"raid4"[..], b"raid5", b"raid6"].contains(&level.trim_ascii())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,5 @@
 //! The host's disks: those that BFQ schedules, with `[bfq]` in `queue/scheduler`, and those that io.cost may
-//! serve, which are all but BFQ's rotational ones. BFQ's knobs are in `queue/iosched`. The kernel recreates that
+//! serve, which are all but BFQ's rotational ones and those below a volume that hides who writes. BFQ's knobs are in `queue/iosched`. The kernel recreates that
 //! directory, with another inode, whenever a scheduler is selected.
 //!
 //! A host may have a thousand loop and mapper devices, and schedulers are selected at boot. The list is
@@ -19,12 +19,15 @@ use super::budget::Budget;
 use super::cost::CostDirectory;
 use super::directory::{RealDirectory, Shared};
 use crate::fs::{cost_name, cost_path, disk_path};
+use crate::parse::disk;
 use crate::{Buffer, Quirks};
 
 /// `f_type` of sysfs.
 const SYSFS_MAGIC: fs::FsWord = 0x6265_6572;
 /// Lifetime of the list.
 const LIST_LASTS: Duration = Duration::from_secs(10);
+/// Volumes over one another that are looked at.
+const DEEPEST: u32 = 8;
 /// A knob that every BFQ has and Justitia does not manage. If it is missing, the directory is gone.
 const SIGN: &str = "slice_idle";
 /// BFQ as the active scheduler, as `queue/scheduler` shows it.
@@ -133,19 +136,52 @@ fn scan(root: &OwnedFd, paths: &mut Vec<String>) -> Result<(), Errno> {
         let Ok(name) = entry.file_name().to_str() else {
             continue;
         };
-        match how(root, name, &mut buffer) {
-            _ if name.starts_with('.') => {}
+        let cost = match how(root, name, &mut buffer) {
+            _ if name.starts_with('.') => false,
             Ok(Some(Served::ByBfq { spins })) => {
                 paths.push(disk_path(name));
-                if !spins {
-                    paths.push(cost_path(name));
-                }
+                !spins
             }
-            Ok(Some(Served::Otherwise)) => paths.push(cost_path(name)),
-            Ok(None) | Err(_) => {}
+            Ok(Some(Served::Otherwise)) => true,
+            Ok(None) | Err(_) => false,
+        };
+        if cost && !hides_writers(root, name, DEEPEST) {
+            paths.push(cost_path(name));
         }
     }
     Ok(())
+}
+
+/// True if a volume over this disk, or over one of its partitions, writes to it as the root cgroup. io.cost then
+/// limits the groups' reads and none of their writes, and the disk idles: the throughput falls to a half.
+fn hides_writers(root: &OwnedFd, name: &str, depth: u32) -> bool {
+    let mut buffer = Buffer::new();
+    let mut is = |file: String, hides: fn(&[u8]) -> bool| {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let fd = fs::openat(root, file, flags, Mode::empty());
+        let read = fd.and_then(|fd| buffer.pread(fd, false));
+        read.is_ok() && hides(buffer.bytes())
+    };
+    if is(format!("{name}/dm/uuid"), disk::is_crypt)
+        || is(format!("{name}/md/level"), disk::is_parity_raid)
+    {
+        return true;
+    }
+    let partitions = entries(root, name).into_iter();
+    let partitions = partitions.filter(|entry| entry.starts_with(name));
+    let mut devices = partitions.map(|entry| format!("{name}/{entry}"));
+    let held = std::iter::once(name.to_owned()).chain(devices.by_ref());
+    let mut holders = held.flat_map(|device| entries(root, &format!("{device}/holders")));
+    depth > 0 && holders.any(|holder| hides_writers(root, &holder, depth - 1))
+}
+
+/// The names in a directory below; none if there is no such directory.
+fn entries(root: &OwnedFd, path: &str) -> Vec<String> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = fs::openat(root, path, flags, Mode::empty()).and_then(fs::Dir::new);
+    let names = dir.into_iter().flatten().flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| !name.starts_with('.')).collect()
 }
 
 /// The scheduler of a disk.
@@ -284,6 +320,39 @@ mod tests {
         }
         let expected = ["block:sda", "block:sdb", "block:sdc", "cost:sdb"];
         assert_eq!(listed(&fs), expected, "sdc: unknown");
+    }
+
+    #[test]
+    fn a_disk_below_a_volume_that_writes_as_the_root_cgroup_is_not_for_io_cost() {
+        let (root, fs) = host(&[
+            ("vda", "[none] bfq\n", None),
+            ("vdb", "[none] bfq\n", None),
+            ("vdc", "[none] bfq\n", None),
+            ("vdd", "[none] bfq\n", None),
+        ]);
+        std::fs::write(root.path().join("cgroup/io.cost.qos"), "").unwrap();
+        let block = root.path().join("block");
+        // vda and vdb carry LVM, vdb's has a LUKS volume on it; vdc has a RAID 5 over a partition.
+        for holder in [
+            "vda/holders/dm-0",
+            "vdb/holders/dm-1",
+            "dm-1/holders/dm-2",
+            "vdc/vdc1/holders/md0",
+            "vdd/holders",
+        ] {
+            std::fs::create_dir_all(block.join(holder)).unwrap();
+        }
+        for (file, text) in [
+            ("dm-0/dm/uuid", "LVM-1\n"),
+            ("dm-1/dm/uuid", "LVM-2\n"),
+            ("dm-2/dm/uuid", "CRYPT-LUKS2-3\n"),
+            ("md0/md/level", "raid5\n"),
+        ] {
+            let path = block.join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        assert_eq!(listed(&fs), ["cost:vda", "cost:vdd"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{HostFiles, Known, Unread};
 use crate::parse::host::{diskstats, lru_gen, scheduler, swaps, DiskCounters, Scheduler, Swap};
 use crate::parse::memory::{meminfo, MemInfo};
 use crate::parse::mountinfo::{mounts, whole_cgroup2, FsMount};
-use crate::parse::{io, psi, single};
+use crate::parse::{disk, io, psi, single};
 use crate::{Buffer, Device, File};
 
 const BLOCK: &str = "/sys/block";
@@ -24,6 +24,15 @@ pub struct Disk {
     pub scheduler: Known<Scheduler>,
     /// True if the disk reports that it spins.
     pub rotational: Known<bool>,
+}
+
+/// A volume whose driver writes to its disks from kernel threads, in the root cgroup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// `dm-0`.
+    pub name: String,
+    /// `dm-crypt`, `raid5`.
+    pub driver: String,
 }
 
 /// The contents of the host's files. Sysctls are as their files hold them.
@@ -55,6 +64,8 @@ pub struct HostFacts {
     pub mounts: Known<Vec<FsMount>>,
     /// Disks that have a size.
     pub disks: Known<Vec<Disk>>,
+    /// Volumes that write as the root cgroup.
+    pub volumes: Known<Vec<Volume>>,
 }
 
 impl HostFacts {
@@ -84,6 +95,7 @@ impl HostFacts {
             controllers: reader.controllers(&mounts),
             mounts,
             disks: reader.disks(),
+            volumes: reader.volumes(),
         }
     }
 
@@ -157,14 +169,32 @@ impl Reader<'_> {
         })
     }
 
+    fn block_devices(&mut self) -> Known<Vec<String>> {
+        match self.files.list(BLOCK) {
+            Err(Errno::NOENT) => Ok(Vec::new()),
+            names => names.map_err(|errno| Unread::from_errno(BLOCK, errno)),
+        }
+    }
+
+    fn volumes(&mut self) -> Known<Vec<Volume>> {
+        let mut volumes = Vec::new();
+        for name in self.block_devices()? {
+            let crypt = self.maybe(&format!("{BLOCK}/{name}/dm/uuid"), |uuid| {
+                Some(disk::is_crypt(uuid).then(|| "dm-crypt".to_owned()))
+            })?;
+            let raid = self.maybe(&format!("{BLOCK}/{name}/md/level"), |level| {
+                let name = || String::from_utf8_lossy(level.trim_ascii()).into_owned();
+                Some(disk::is_parity_raid(level).then(name))
+            })?;
+            let driver = crypt.flatten().or(raid.flatten());
+            volumes.extend(driver.map(|driver| Volume { name, driver }));
+        }
+        Ok(volumes)
+    }
+
     fn disks(&mut self) -> Known<Vec<Disk>> {
-        let names = match self.files.list(BLOCK) {
-            Ok(names) => names,
-            Err(Errno::NOENT) => Vec::new(),
-            Err(errno) => return Err(Unread::from_errno(BLOCK, errno)),
-        };
         let mut disks = Vec::new();
-        for name in names {
+        for name in self.block_devices()? {
             let dir = format!("{BLOCK}/{name}");
             // Loop, zram, device mapper and RAID have no hardware behind them.
             if !self.exists(&format!("{dir}/device"))? {
@@ -215,6 +245,23 @@ mod tests {
         assert_eq!(disks[0].name, "sda");
         assert_eq!(disks[0].scheduler.as_ref().unwrap().active, "none");
         assert!(disks[0].rotational.is_err(), "unknown is not false");
+    }
+
+    #[test]
+    fn volumes_that_write_from_threads_are_named_with_their_driver() {
+        let host = host();
+        host.set("/sys/block/dm-0/dm/uuid", "CRYPT-LUKS2-1\n");
+        host.set("/sys/block/dm-1/dm/uuid", "LVM-1\n");
+        host.set("/sys/block/md0/md/level", "raid5\n");
+        host.set("/sys/block/md1/md/level", "raid1\n");
+        let volumes = HostFacts::read(&host).volumes.unwrap();
+        let named: Vec<_> = volumes
+            .iter()
+            .map(|v| (v.name.as_str(), v.driver.as_str()))
+            .collect();
+        assert_eq!(named, [("dm-0", "dm-crypt"), ("md0", "raid5")]);
+        host.refuse("/sys/block/md1/md/level", Errno::ACCESS);
+        assert!(HostFacts::read(&host).volumes.is_err());
     }
 
     #[test]

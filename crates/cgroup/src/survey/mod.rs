@@ -19,7 +19,7 @@ use crate::{Buffer, Error, File, Group};
 
 #[cfg(any(test, feature = "fake"))]
 pub use crate::fake::FakeHost;
-pub use host::{Disk, HostFacts};
+pub use host::{Disk, HostFacts, Volume};
 
 /// A value, or why it is not known.
 pub type Known<T> = Result<T, Unread>;

@@ -39,9 +39,9 @@ pub(crate) const DISTORTED: Check = Check {
 
 pub(crate) const WRITEBACK_NOT_CHARGED: Check = Check {
     id: "writeback-not-charged",
-    title: "a file system whose writes are not charged to any group",
+    title: "a file system or volume whose writes are not charged to any group",
     severity: Severity::Note,
-    needs: "mounts (/proc/self/mountinfo)",
+    needs: "mounts (/proc/self/mountinfo), /sys/block/*/dm/uuid, /sys/block/*/md/level",
     consequence: "buffered writes go to the disk as the root group's: weights, limits and \
                   memory.high do not order them by group",
     run: writeback_not_charged,
@@ -229,6 +229,14 @@ fn writeback_not_charged(facts: &Facts, out: &mut Outcome) -> Option<()> {
         let evidence = format!("{why} ({})", mount.source);
         out.find(Subject::Mount(mount.mount_point.clone()), evidence)
             .remedy(remedy);
+    }
+    for volume in out.known(facts.host.volumes.clone())? {
+        let evidence = format!(
+            "{} writes to its disks from kernel threads of the root cgroup",
+            volume.driver
+        );
+        out.find(Subject::Disk(volume.name), evidence)
+            .remedy("keep data that groups write in bulk on a volume without it");
     }
     Some(())
 }

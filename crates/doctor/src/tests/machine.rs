@@ -206,6 +206,14 @@ pub(super) fn weights() -> Vec<Pitfall> {
             evidence: &["data=journal", "/dev/sda1"],
             remedy: "data=ordered",
         },
+        Pitfall {
+            check: "writeback-not-charged",
+            build: |host| host.files.set("/sys/block/dm-3/dm/uuid", "CRYPT-LUKS2-1-data\n"),
+            meanwhile: nothing,
+            about: Subject::Disk("dm-3".into()),
+            evidence: &["dm-crypt", "root cgroup"],
+            remedy: "volume without it",
+        },
     ]
 }
 
