@@ -217,7 +217,7 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_valid() {
         ),
         (
             "color_percent = 51",
-            "could not declare that it misses it before",
+            "color_percent 51 is not a number above 0 and up to 50",
             "use for example 2",
         ),
         (

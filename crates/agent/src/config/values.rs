@@ -278,10 +278,7 @@ pub(super) fn color_percent<'de, D: Deserializer<'de>>(
     if percent > 0.0 && percent <= MOST_TAKEN_PERCENT {
         return Ok(percent);
     }
-    let cause = format!(
-        "{KEY} {percent} is not a number above 0 and up to {MOST_TAKEN_PERCENT}: a group that lost \
-         more than half of its memory at once could not declare that it misses it before"
-    );
+    let cause = format!("{KEY} {percent} is not a number above 0 and up to {MOST_TAKEN_PERCENT}");
     Err(error((cause, "use for example 2, the paper's".to_owned())))
 }
 

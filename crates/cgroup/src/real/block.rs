@@ -1,6 +1,6 @@
 //! The host's disks: those that BFQ schedules, with `[bfq]` in `queue/scheduler`, and those that io.cost may
-//! serve, which are all but BFQ's rotational ones and those below a volume that hides who writes. BFQ's knobs are in `queue/iosched`. The kernel recreates that
-//! directory, with another inode, whenever a scheduler is selected.
+//! serve, which are all but BFQ's rotational ones and those below a volume that hides who writes. BFQ's knobs are
+//! in `queue/iosched`. The kernel recreates that directory, with another inode, whenever a scheduler is selected.
 //!
 //! A host may have a thousand loop and mapper devices, and schedulers are selected at boot. The list is
 //! therefore rebuilt only every ten seconds. An old list does no harm: accesses to the directory of a removed
@@ -152,27 +152,27 @@ fn scan(root: &OwnedFd, paths: &mut Vec<String>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// True if a volume over this disk, or over one of its partitions, writes to it as the root cgroup. io.cost then
-/// limits the groups' reads and none of their writes, and the disk idles: the throughput falls to a half.
+/// True if a volume over this disk or volume, or over one of its partitions, writes as the root cgroup. io.cost
+/// would limit the groups' reads and none of their writes: over dm-crypt the throughput fell to a half
+/// (docs/results/fileserver.md, volumes).
 fn hides_writers(root: &OwnedFd, name: &str, depth: u32) -> bool {
-    let mut buffer = Buffer::new();
-    let mut is = |file: String, hides: fn(&[u8]) -> bool| {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let fd = fs::openat(root, file, flags, Mode::empty());
-        let read = fd.and_then(|fd| buffer.pread(fd, false));
-        read.is_ok() && hides(buffer.bytes())
-    };
-    if is(format!("{name}/dm/uuid"), disk::is_crypt)
-        || is(format!("{name}/md/level"), disk::is_parity_raid)
-    {
-        return true;
-    }
     let partitions = entries(root, name).into_iter();
     let partitions = partitions.filter(|entry| entry.starts_with(name));
-    let mut devices = partitions.map(|entry| format!("{name}/{entry}"));
-    let held = std::iter::once(name.to_owned()).chain(devices.by_ref());
-    let mut holders = held.flat_map(|device| entries(root, &format!("{device}/holders")));
-    depth > 0 && holders.any(|holder| hides_writers(root, &holder, depth - 1))
+    let devices = std::iter::once(name.to_owned()).chain(partitions.map(|p| format!("{name}/{p}")));
+    let mut holders = devices.flat_map(|device| entries(root, &format!("{device}/holders")));
+    depth > 0
+        && holders
+            .any(|holder| writes_as_root(root, &holder) || hides_writers(root, &holder, depth - 1))
+}
+
+fn writes_as_root(root: &OwnedFd, volume: &str) -> bool {
+    let mut buffer = Buffer::new();
+    let mut shows = |file: &str, what: fn(&[u8]) -> bool| {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let fd = fs::openat(root, format!("{volume}/{file}"), flags, Mode::empty());
+        fd.and_then(|fd| buffer.pread(fd, false)).is_ok() && what(buffer.bytes())
+    };
+    shows("dm/uuid", disk::is_crypt) || shows("md/level", disk::is_parity_raid)
 }
 
 /// The names in a directory below; none if there is no such directory.
