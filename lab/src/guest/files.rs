@@ -32,6 +32,12 @@ pub fn keyed(text: &str, name: &str) -> Option<u64> {
     })
 }
 
+/// CPU time of all tasks that ever were in a cgroup, microseconds.
+pub fn cpu_us(group: &Path) -> Result<u64> {
+    let text = read(&group.join("cpu.stat"))?;
+    keyed(&text, "usage_usec").context("no usage_usec")
+}
+
 /// Page cache in memory.stat, bytes.
 pub fn page_cache(stat: &str) -> Option<u64> {
     Some(keyed(stat, "file")?.saturating_sub(keyed(stat, "shmem")?))

@@ -30,8 +30,9 @@ use justitia_machine::qemu::SERIAL_DATA;
 
 /// Size of the file that fio reads.
 const FILE_BYTES: u64 = 128 << 20;
-/// Time from the agent's readiness to the first operation that counts, so that its first ticks are over.
-const SETTLE: Duration = Duration::from_secs(2);
+/// Seconds of load before the operations that count. By then the observer no longer counts each read of a load
+/// that reads too much for its budget.
+const RAMP_S: u32 = 8;
 /// Time limit for the container to be ready.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Switches the kernel's statistics of BPF programs.
@@ -86,18 +87,24 @@ pub fn run(job: &OverheadJob) -> Result<OverheadReport> {
 
 /// One window under one condition.
 fn window(running: &Running, observing: Observing, seconds: u32) -> Result<Window> {
-    let began = Instant::now();
     let extra = ["--observer".to_owned(), observing.name().to_owned()];
     let mut agent = match observing {
         Observing::Nothing => None,
         Observing::Proc | Observing::Bpf => Agent::start(Policy::Observe, false, &[], &extra)?,
     };
-    thread::sleep(SETTLE);
+    running.work(RAMP_S)?;
+    let group = agent::make_group()?;
+    let cpu_s = || files::cpu_us(&group).map(|us| us as f64 / 1e6);
+    let (began, before) = (Instant::now(), cpu_s()?);
     let done = running.work(seconds)?;
+    let (took, cpu_s) = (began.elapsed(), cpu_s()? - before);
     let mut cost: Option<AgentCost> = None;
     if let Some(agent) = &mut agent {
         agent.end()?;
-        cost = Some(agent.cost());
+        cost = Some(AgentCost {
+            cpu_s,
+            ..agent.cost()
+        });
     }
     Ok(Window {
         load: running.load(),
@@ -107,7 +114,7 @@ fn window(running: &Running, observing: Observing, seconds: u32) -> Result<Windo
         ops: done.ops,
         cpu_us: done.cpu_us,
         agent: cost,
-        agent_alive_s: cost.map(|_| began.elapsed().as_secs_f64()),
+        agent_s: cost.map(|_| took.as_secs_f64()),
     })
 }
 
@@ -115,7 +122,7 @@ fn window(running: &Running, observing: Observing, seconds: u32) -> Result<Windo
 fn programs_of(running: &Running, seconds: u32) -> Result<Vec<ProgramCost>> {
     let extra = ["--observer".to_owned(), Observing::Bpf.name().to_owned()];
     let mut agent = Agent::start(Policy::Observe, false, &[], &extra)?;
-    thread::sleep(SETTLE);
+    running.work(RAMP_S)?;
     files::write(Path::new(BPF_STATS), "1")?;
     let before = program_times()?;
     let done = running.work(seconds)?;
@@ -197,8 +204,7 @@ impl Running {
             Self::Fio(fio) => fio.work(seconds),
             Self::Fileserver(container) => {
                 let look = || -> Result<(Instant, u64, u64)> {
-                    let text = files::read(&container.group.join("cpu.stat"))?;
-                    let us = files::keyed(&text, "usage_usec").context("no usage_usec")?;
+                    let us = files::cpu_us(&container.group)?;
                     Ok((Instant::now(), container.page.counters().ops, us))
                 };
                 let (began, ops, cpu_us) = look()?;

@@ -108,8 +108,8 @@ pub struct Window {
     pub ops: u64,
     /// CPU time of the load's own tasks, user and system, microseconds.
     pub cpu_us: f64,
-    /// Cost of the agent; `None` if none ran.
+    /// Cost of the agent, with its CPU time in the window; `None` if none ran.
     pub agent: Option<AgentCost>,
-    /// Seconds from the agent's start to its end.
-    pub agent_alive_s: Option<f64>,
+    /// Seconds in which that CPU time was counted.
+    pub agent_s: Option<f64>,
 }

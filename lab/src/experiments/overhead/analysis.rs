@@ -73,7 +73,7 @@ pub struct Difference {
 pub struct AgentCost {
     pub load: OverheadLoad,
     pub observing: Observing,
-    /// CPU time over the time it ran, start and end included, percent of one core.
+    /// CPU time in the window, percent of one core.
     pub cpu_percent: Option<f64>,
     /// Peak resident memory, 10^6 bytes; maximum over the windows.
     pub peak_rss_mb: Option<f64>,
@@ -255,8 +255,8 @@ fn difference(
 fn agent(windows: &[Window], load: OverheadLoad, observing: Observing) -> AgentCost {
     let mine = || windows_of(windows, load, observing);
     let cpu = mine().filter_map(|w| {
-        let alive_s = w.agent_alive_s.filter(|s| *s > 0.0)?;
-        Some(w.agent?.cpu_s / alive_s * 100.0)
+        let seconds = w.agent_s.filter(|s| *s > 0.0)?;
+        Some(w.agent?.cpu_s / seconds * 100.0)
     });
     let rss = mine().filter_map(|w| Some(w.agent?.peak_rss_bytes)).max();
     AgentCost {
@@ -280,7 +280,7 @@ mod tests {
             ops,
             cpu_us: 1e6,
             agent: None,
-            agent_alive_s: None,
+            agent_s: None,
         }
     }
 
