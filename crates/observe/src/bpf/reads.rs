@@ -3,8 +3,8 @@
 //! A program behind `filemap_read` costs some hundred nanoseconds per call, most of it the kernel's own
 //! overhead. Its cost on this host is measured when it is attached. While the rate of reads times that cost
 //! stays below [`BUDGET`] of a CPU, the program stays attached and every read is counted. Above the budget,
-//! it is attached for one [`WINDOW`] in each [`EVERY`], at a random phase. A thread of its own does this,
-//! because detaching can take a second. The kernel's own count (`rchar`, `bpf/threads.h`) goes on in and
+//! it is attached for one [`WINDOW`] in each [`EVERY`], at a random phase, or more seldom where attaching it takes
+//! much CPU time ([`period_for`]). A thread of its own does this, because detaching can take a second. The kernel's own count (`rchar`, `bpf/threads.h`) goes on in and
 //! between windows, and [`super::estimate`] computes from both what the group read.
 //!
 //! Each window also observes reads for curves ([`super::curves`]). Every [`STRETCH_EVERY`], one window is
@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use justitia_cgroup::has_nohz_full;
 use libbpf_rs::{Link, Object};
+use rustix::time::{clock_gettime, ClockId};
 
 use super::curves::{Curves, Then};
 use super::estimate::Seen;
@@ -35,6 +36,10 @@ use super::{attach_one, Error};
 const BUDGET: f64 = 0.008;
 const WINDOW: Duration = Duration::from_millis(100);
 const EVERY: Duration = Duration::from_secs(5);
+/// The longest period, and the part of one CPU's time that attaching and detaching may take: the kernel searches all
+/// its functions each time (`ftrace_run_update_code`).
+const SELDOM: Duration = Duration::from_secs(15);
+const SWITCH_BUDGET: f64 = 0.002;
 /// A curve ends at the length of a window, so one window per `STRETCH_EVERY` is longer. Its length is such
 /// that these windows cost `STRETCH_BUDGET` of the load's CPU time, but at most `STRETCH`.
 const STRETCH: Duration = Duration::from_millis(2500);
@@ -289,6 +294,7 @@ impl Common {
         let mut stretched = Instant::now();
         // Periods follow one another; the position of the window in its period is random.
         let mut period = Instant::now();
+        let mut every = EVERY;
         loop {
             let (since, reads) = (Instant::now(), self.reads.total());
             let stretch = goes_on || stretched.elapsed() >= STRETCH_EVERY;
@@ -317,17 +323,20 @@ impl Common {
             if calm == CALM {
                 return links;
             }
-            links.clear();
+            let mut switching = cpu_time_of(|| links.clear());
             while links.is_empty() {
-                period += EVERY;
-                let spare = EVERY.saturating_sub(WINDOW).as_nanos() as u64;
+                // Reads may be few for good.
+                let length = if calm == 0 { every } else { EVERY };
+                period += length;
+                let spare = length.saturating_sub(WINDOW).as_nanos() as u64;
                 let phase = Duration::from_nanos(RandomState::new().hash_one(reads) % spare);
                 let until = (period + phase).saturating_duration_since(Instant::now());
                 if stopped.recv_timeout(until) != Err(RecvTimeoutError::Timeout) {
                     return links;
                 }
-                links = self.attach().unwrap_or_default();
+                switching += cpu_time_of(|| links = self.attach().unwrap_or_default());
             }
+            every = period_for(switching);
         }
     }
 
@@ -356,6 +365,19 @@ impl Common {
         }
         Ok(())
     }
+}
+
+/// CPU time that this takes in the calling thread.
+fn cpu_time_of(run: impl FnOnce()) -> Duration {
+    let now = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
+    let before = now();
+    run();
+    now().saturating_sub(before)
+}
+
+/// The period of windows, from the CPU time of attaching and detaching the programs once.
+fn period_for(switching: Duration) -> Duration {
+    switching.div_f64(SWITCH_BUDGET).clamp(EVERY, SELDOM)
 }
 
 /// Cost of the program per read, from the least time of a read without it and with it. If the program seems
@@ -392,6 +414,12 @@ fn least_of_a_read() -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn windows_come_more_seldom_where_attaching_is_slow() {
+        let period_ms = |switching| period_for(Duration::from_millis(switching)).as_millis();
+        assert_eq!([0, 8, 20, 90].map(period_ms), [5_000, 5_000, 10_000, 15_000]);
+    }
 
     #[test]
     fn a_program_that_seems_to_cost_nothing_is_assumed_to_cost_what_is_usual() {
