@@ -391,8 +391,7 @@ impl Volume {
 /// # Errors
 /// A refusal, see [`crate::answer`].
 pub fn size(text: &str) -> Result<u64, String> {
-    justitia_quantity::size(text)
-        .ok_or_else(|| "is not a size\nuse for example 768M, 1G or 65536".to_owned())
+    justitia_quantity::size(text).map_err(|why| why + "\nuse for example 768M, 1G or 65536")
 }
 
 #[cfg(test)]

@@ -1,8 +1,19 @@
 //! Errors of cgroups and disks. Every error is one line of cause ([`std::fmt::Display`]) and one of remedy.
 
+use std::fmt::Display;
+
 use rustix::io::Errno;
 
 use crate::fs::disk_name;
+
+/// The system's words for an error, without the "(os error N)" that Rust adds.
+pub fn plain(error: &impl Display) -> String {
+    let text = error.to_string();
+    match text.find(" (os error ") {
+        Some(end) => text[..end].to_lowercase(),
+        None => text,
+    }
+}
 
 /// Names the owner of a path: a disk or a cgroup.
 fn owner(path: &str) -> String {
@@ -31,7 +42,7 @@ pub enum Error {
         file: &'static str,
     },
     /// `EACCES`, `EPERM` or `EROFS`.
-    #[error("no permission for {file} of {} ({errno})", owner(path))]
+    #[error("no permission for {file} of {} ({})", owner(path), plain(errno))]
     Denied {
         /// The cgroup.
         path: String,
@@ -41,7 +52,11 @@ pub enum Error {
         errno: Errno,
     },
     /// `EOPNOTSUPP`, `ENOSYS`: the kernel has the file but not the function (PSI off, say).
-    #[error("the kernel does not support {file} of {} ({errno})", owner(path))]
+    #[error(
+        "the kernel does not support {file} of {} ({})",
+        owner(path),
+        plain(errno)
+    )]
     Unsupported {
         /// The cgroup.
         path: String,
@@ -61,7 +76,7 @@ pub enum Error {
         value: String,
     },
     /// `EBUSY` or `EINTR` on every retry.
-    #[error("{file} of {} stays busy ({errno})", owner(path))]
+    #[error("{file} of {} stays busy ({})", owner(path), plain(errno))]
     Busy {
         /// The cgroup.
         path: String,
@@ -71,7 +86,7 @@ pub enum Error {
         errno: Errno,
     },
     /// Anything else.
-    #[error("{file} of {}: {errno}", owner(path))]
+    #[error("{file} of {}: {}", owner(path), plain(errno))]
     Io {
         /// The cgroup.
         path: String,
@@ -160,7 +175,7 @@ pub enum MountError {
         mount: String,
     },
     /// The mount cannot be written.
-    #[error("no permission to write to {mount} ({errno})")]
+    #[error("no permission to write to {mount} ({})", plain(errno))]
     NotWritable {
         /// The mount.
         mount: String,
@@ -168,7 +183,7 @@ pub enum MountError {
         errno: Errno,
     },
     /// A file that every Linux has could not be read.
-    #[error("cannot read {file}: {errno}")]
+    #[error("cannot read {file}: {}", plain(errno))]
     Unreadable {
         /// The file.
         file: String,
@@ -232,7 +247,10 @@ mod tests {
     #[test]
     fn a_disk_is_called_a_disk() {
         let error = Error::from_errno("block:sda", "low_latency", Errno::ROFS);
-        assert!(error.to_string().contains("low_latency of disk sda"));
+        assert_eq!(
+            error.to_string(),
+            "no permission for low_latency of disk sda (read-only file system)"
+        );
         assert!(error.remedy().contains("sysfs"));
     }
 

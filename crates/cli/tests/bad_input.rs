@@ -115,6 +115,23 @@ fn wrong_arguments_are_wrong_usage() {
             "must not carry",
             "everybody can list",
         ),
+        (
+            &["probe", "http", "http://", "--max-latency", "1s"],
+            "http:// is malformed or has no host",
+            "http://HOST:PORT/PATH",
+        ),
+        (
+            &["probe", "prometheus", "http://h:99999/", "up", "--red", "1"],
+            "http://h:99999/ is malformed",
+            "http://HOST:PORT/PATH",
+        ),
+        (
+            &["probe", "redis", "--host", "", "--max-latency", "1s"],
+            "--host",
+            "--help",
+        ),
+        (&["explain", ""], "GROUP", "--help"),
+        (&["doctor", ""], "GROUP", "--help"),
         (&["vm", "--interval", "1ms"], "--interval 1ms", "1s, 500ms"),
         (&["vm", "run", "--policy", "mru"], "mru", "lru2"),
         (&["vm", "run", "--weight", "db"], "--weight db", "NAME=N"),
@@ -341,6 +358,10 @@ const BAD_RANGES: &[(&str, &str)] = &[
     ),
     ("replay --more db=0x f", "--more 0x of db is not a size"),
     (
+        "reserve db 2000000T",
+        "SIZE 2000000T is not a size up to 1048576T",
+    ),
+    (
         "probe redis --max-latency 2h",
         "--max-latency 2h is not a time from 1us to 1h",
     ),
@@ -414,6 +435,17 @@ fn a_range_message_names_the_key_the_value_and_the_range() {
         ),
         ("trust = [-1]", "trust is not a whole number from 0"),
         ("state_dir = 5", "state_dir is not a text in quotes"),
+        ("state_dir = ''", "state_dir \"\" is not an absolute path"),
+        (
+            "state_dir = 'run'",
+            "state_dir \"run\" is not an absolute path",
+        ),
+        ("socket = ''", "socket \"\" is not an absolute path"),
+        ("objective = 5", "objective is not a text in quotes"),
+        (
+            "[guard]\nreserve = '2000000T'",
+            "reserve 2000000T is not a size up to 1048576T",
+        ),
         (
             "[feedback]\ndead_band = -1.0",
             "dead_band -1 is not a number from 0",
@@ -459,6 +491,10 @@ fn a_file_that_cannot_be_read_or_written_is_a_failure() {
     let file = dir.path().join("file");
     fs::write(&file, "text\n").unwrap();
     let file = file.to_str().unwrap();
+    let pipe = dir.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let pipe = pipe.to_str().unwrap();
     // A command line, and what its message names.
     for (line, named) in [
         ("replay /nonexistent/file", "/nonexistent/file"),
@@ -488,15 +524,59 @@ fn a_file_that_cannot_be_read_or_written_is_a_failure() {
             "/nonexistent",
         ),
         ("probe log --once --max-latency 1s DIR", state),
+        ("probe log --once --max-latency 1s /dev/zero", "/dev/zero"),
+        ("probe log --once --max-latency 1s PIPE", pipe),
         ("probe exec --once /nonexistent", "/nonexistent"),
     ] {
         let line = line.replace("FILE", file).replace("DIR", state);
+        let line = line.replace("PIPE", pipe);
         let arguments: Vec<&str> = line.split(' ').collect();
         let (cause, _) = refused(&arguments, &[1]);
         assert!(
             cause.contains(named) && !cause.contains("os error"),
             "{line}: {cause}"
         );
+    }
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_named_with_the_systems_words() {
+    for (kind, server) in [
+        ("redis --max-latency 1s --port 1", "Redis at 127.0.0.1:1"),
+        (
+            "redis --max-latency 1s --host /nonexistent",
+            "Redis at /nonexistent",
+        ),
+        ("mysql --min-tps 1 --port 1", "MySQL at 127.0.0.1:1"),
+        (
+            "mysql --min-tps 1 --socket /nonexistent",
+            "MySQL at /nonexistent",
+        ),
+        (
+            "postgres --min-tps 1 --host 127.0.0.1 --port 1",
+            "PostgreSQL at 127.0.0.1:1: error connecting to server",
+        ),
+        (
+            "http --max-latency 1s http://127.0.0.1:1/",
+            "http://127.0.0.1:1/",
+        ),
+    ] {
+        let line = format!("probe {kind} --once");
+        let arguments: Vec<&str> = line.split(' ').collect();
+        let (cause, _) = refused(&arguments, &[1]);
+        let words = ["connection refused", "no such file or directory"];
+        let expected = words.map(|words| format!("{server}: {words}"));
+        assert!(expected.contains(&cause), "{line}: {cause}");
+    }
+}
+
+/// Exit code 69 on a host without cgroup v2.
+#[test]
+fn a_probe_refuses_an_unknown_group_even_if_it_declares_nothing() {
+    for mode in ["--once", "--dry-run", "--json", "--window=1"] {
+        let arguments = ["probe", "exec", mode, "--group", "/nonexistent", "true"];
+        let (cause, _) = refused(&arguments, &[2, 69]);
+        assert!(!cause.contains("os error"), "{mode}: {cause}");
     }
 }
 

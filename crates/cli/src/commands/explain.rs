@@ -1,5 +1,6 @@
 //! `justitia explain GROUP`: shows one group's weight, its entitlement by that weight, and its knobs.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::Args;
 use justitia_agent::socket::ask;
 use justitia_agent::Result;
@@ -9,7 +10,6 @@ use justitia_report::status::{
 use serde::Serialize;
 
 use super::color;
-use super::status::find;
 use super::worth;
 use crate::output::{self, Page, Screen};
 use crate::settings::{self, OutputArgs};
@@ -21,7 +21,7 @@ use crate::settings::{self, OutputArgs};
   justitia explain db --json")]
 pub(crate) struct ExplainArgs {
     /// Path of the group relative to the cgroup2 mount, or its last part
-    #[arg(value_name = "GROUP")]
+    #[arg(value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: String,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
@@ -38,7 +38,7 @@ struct Explanation<'a> {
 
 pub(crate) fn run(args: &ExplainArgs) -> Result<()> {
     let report = ask(&settings::load(&args.output.config)?.socket())?;
-    let group = find(&report, &args.group)?;
+    let group = report.named(&args.group)?;
     let writes = report.writes.iter();
     let explanation = Explanation {
         group,
@@ -170,7 +170,7 @@ pub(crate) mod tests {
     #[test]
     fn weight_share_threshold_and_knobs_are_all_there() {
         let report = example();
-        let group = find(&report, "db").unwrap();
+        let group = report.named("db").unwrap();
         let text = render(
             &report,
             group,
@@ -215,7 +215,7 @@ pub(crate) mod tests {
             }],
             ..GuardStatus::default()
         });
-        let group = find(&report, "db").unwrap();
+        let group = report.named("db").unwrap();
         let screen = Screen {
             width: None,
             colors: false,
@@ -223,7 +223,7 @@ pub(crate) mod tests {
         let text = render(&report, group, screen);
         let told = "reserved    512.0 MiB of free memory, 42 s left";
         assert!(text.contains(told), "{text}");
-        let other = find(&report, "new").unwrap();
+        let other = report.named("new").unwrap();
         assert!(!render(&report, other, screen).contains("reserved"));
         let status = crate::commands::status::tests::rendered(&report);
         for words in [
@@ -237,7 +237,7 @@ pub(crate) mod tests {
     #[test]
     fn an_unknown_group_is_answered_with_the_known_ones() {
         let report = example();
-        let error = find(&report, "/app/dc").unwrap_err();
+        let error = report.named("/app/dc").unwrap_err();
         assert_eq!(error.remedy, "managed groups: /app/db /app/new");
     }
 }

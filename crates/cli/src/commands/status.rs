@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use justitia_agent::socket::ask;
-use justitia_agent::{Error, Result};
+use justitia_agent::Result;
 use justitia_policy::color::ColorSource;
 use justitia_policy::plan::Knob;
 use justitia_report::describe;
@@ -182,26 +182,6 @@ fn color_text(verdict: &VerdictStatus) -> String {
         ColorSource::Declared => verdict.color.to_string(),
         ColorSource::Inferred => format!("({})", verdict.color),
     }
-}
-
-/// The group of this name. The error lists the names.
-pub(crate) fn find<'a>(report: &'a Report, name: &str) -> Result<&'a GroupStatus> {
-    report.find(name).ok_or_else(|| {
-        let paths: Vec<&str> = report
-            .groups
-            .iter()
-            .map(|group| group.path.as_str())
-            .collect();
-        let remedy = match paths.len() {
-            0 => "no group is managed yet: see justitia status".to_owned(),
-            1..=8 => format!("managed groups: {}", paths.join(" ")),
-            _ => "see justitia status for the managed groups".to_owned(),
-        };
-        Error::usage(
-            format!("{name} is not the name of one managed group"),
-            remedy,
-        )
-    })
 }
 
 /// A disk's knobs: for each its name, its value, and a note with its prior value and the disk.

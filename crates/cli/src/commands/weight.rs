@@ -4,6 +4,7 @@
 //! delegated the directory, it is set as `security.justitia.weight`, which the directory's owner cannot set.
 //! A running agent finds it at its next scan, and without an agent it stays for the next one.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::Args;
 use justitia_agent::config::WEIGHT_REMEDY;
 use justitia_agent::{run, Error, Result};
@@ -32,7 +33,7 @@ Examples:
   justitia weight /app/db --unset")]
 pub(crate) struct WeightArgs {
     /// Path of the group relative to the cgroup2 mount, or its last part if the group is managed
-    #[arg(value_name = "GROUP")]
+    #[arg(value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: Option<String>,
     /// The new weight, 1 to 10000
     #[arg(value_name = "N", requires = "group", allow_negative_numbers = true)]

@@ -20,13 +20,11 @@ fn board(mode: Mode, tick: Tick) -> Arc<Board> {
 }
 
 fn refusal(board: &Board, name: &str, bytes: Bytes) -> String {
-    match hear(board, name, bytes, 1000) {
-        Answer::Error { cause, remedy } => {
-            assert!(!remedy.is_empty() && board.take_asked().is_empty());
-            cause
-        }
-        other => panic!("{other:?}"),
-    }
+    let error = taken_in(board, name, bytes, 1000).unwrap_err();
+    assert!(!error.remedy.is_empty() && board.take_asked().is_empty());
+    let unknown = error.cause.contains("is not the name");
+    assert_eq!(error.exit == crate::Exit::Usage, unknown, "{error}");
+    error.cause
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use justitia_agent::config::{GLOB_REMEDY, WEIGHT_REMEDY};
+use justitia_agent::config::{GLOB_REMEDY, SIZE_REMEDY, WEIGHT_REMEDY};
 use justitia_agent::{Error, Result, Settings};
 use justitia_discover::Glob;
 use justitia_policy::snapshot::Group;
@@ -70,11 +70,8 @@ fn named<T>(
 /// Parses `--more GROUP=SIZE`.
 pub(super) fn more(arguments: &[String]) -> Result<Named<Bytes>> {
     named(arguments, "--more", "--more db=200M", |group, size| {
-        justitia_quantity::size(size).map(Bytes).ok_or_else(|| {
-            Error::usage(
-                format!("--more {size} of {group} is not a size"),
-                "use for example 4G, 512M or 64K",
-            )
+        justitia_quantity::size(size).map(Bytes).map_err(|why| {
+            Error::usage(format_args!("--more {size} of {group} {why}"), SIZE_REMEDY)
         })
     })
 }
