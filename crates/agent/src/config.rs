@@ -71,8 +71,8 @@ use serde::Deserialize;
 
 pub use kubernetes::{KubernetesSettings, Nri};
 pub use values::{
-    parse_color, parse_interval, parse_size, parse_time, DiskSettings, GateSettings, TlsFiles,
-    GLOB_REMEDY, SIZE_REMEDY, WEIGHT_REMEDY,
+    parse_color, parse_interval, parse_size, parse_time, parse_weight, DiskSettings, GateSettings,
+    TlsFiles, GLOB_REMEDY, SIZE_REMEDY, WEIGHT_REMEDY,
 };
 
 use justitia_report::feed::{self, Listen, DEFAULT_LISTEN};

@@ -560,10 +560,8 @@ fn converse<T>(
             cause,
             remedy,
             usage,
-        }) => Err(match usage {
-            true => Error::usage(cause, remedy),
-            false => Error::failed(cause, remedy),
-        }),
+        }) if usage => Err(Error::usage(cause, remedy)),
+        Ok(Answer::Error { cause, remedy, .. }) => Err(Error::failed(cause, remedy)),
         Ok(answer) => take(answer).ok_or_else(|| not_understood(path, lacks)),
         Err(error) => Err(not_understood(path, error)),
     }

@@ -511,9 +511,7 @@ impl DeviceStatus {
 
     /// The disk's name.
     pub fn name(&self) -> &str {
-        self.path
-            .split_once(':')
-            .map_or(&self.path, |(_, name)| name)
+        justitia_cgroup::disk_name(&self.path).unwrap_or(&self.path)
     }
 }
 

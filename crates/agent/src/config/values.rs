@@ -368,6 +368,16 @@ pub fn parse_size(what: &str, text: &str) -> Said<Bytes> {
     justitia_quantity::size(text).map(Bytes).map_err(refused)
 }
 
+/// A weight. Errors as cause and remedy; `what` is for them.
+pub fn parse_weight(what: &str, text: &str) -> Said<Weight> {
+    let number = text.trim().parse().ok();
+    let weight = number.and_then(|number| Weight::new(number).ok());
+    weight.ok_or_else(|| {
+        let cause = format!("{what} is not a number from 1 to 10000");
+        (cause, WEIGHT_REMEDY.to_owned())
+    })
+}
+
 /// A color by its name, in any case.
 pub fn parse_color(word: &str) -> Result<Color> {
     Color::from_name(word)

@@ -98,18 +98,12 @@ mod tests {
     use super::*;
     use crate::socket::Server;
     use crate::status::{Setup, Tick};
-    use justitia_policy::config::{Mode, Objective};
+
     use justitia_report::example;
     use std::sync::Arc;
-    use std::time::UNIX_EPOCH;
 
     fn board(tick: Tick) -> Arc<Board> {
-        let board = Board::new(Setup {
-            mode: Mode::Proportional,
-            objective: Objective::Fair,
-            interval: Duration::from_secs(1),
-            since: UNIX_EPOCH,
-        });
+        let board = Board::new(Setup::default());
         board.post(tick);
         Arc::new(board)
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use justitia_policy::config::Mode;
 use justitia_policy::snapshot::{Group, Reservation, Snapshot};
-use justitia_policy::units::{Bytes, Limit};
+use justitia_policy::units::Bytes;
 
 use super::{converse, require, Answer, Board, Request};
 use crate::error::{Error, Result};
@@ -110,7 +110,8 @@ fn possible(snapshot: &Snapshot, group: Option<&Group>, path: &str, bytes: Bytes
     if bytes == Bytes::ZERO {
         return Ok(());
     }
-    if let Some(room) = group.and_then(room_below_limits) {
+    // Its own page cache makes way for what it allocates.
+    if let Some(room) = group.and_then(Group::ceiling) {
         if bytes > room {
             return Err(Error::failed(
                 format_args!(
@@ -133,17 +134,6 @@ fn possible(snapshot: &Snapshot, group: Option<&Group>, path: &str, bytes: Bytes
         ));
     }
     Ok(())
-}
-
-fn room_below_limits(group: &Group) -> Option<Bytes> {
-    let limits = [group.knobs.max, group.knobs.operator.high];
-    let lowest = limits
-        .into_iter()
-        .flatten()
-        .filter_map(Limit::bytes)
-        .min()?;
-    // Its own page cache makes way for what it allocates.
-    Some(lowest - group.non_file()?)
 }
 
 /// Free memory, and page cache that is neither mapped nor reserved for others already.

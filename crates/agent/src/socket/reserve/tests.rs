@@ -3,17 +3,14 @@
 use super::*;
 use crate::socket::Server;
 use crate::status::{Setup, Tick};
-use justitia_policy::config::Objective;
+use justitia_policy::units::Limit;
 use justitia_report::example;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 fn board(mode: Mode, tick: Tick) -> Arc<Board> {
     let board = Board::new(Setup {
         mode,
-        objective: Objective::Fair,
-        interval: Duration::from_secs(1),
-        since: UNIX_EPOCH,
+        ..Setup::default()
     });
     board.post(tick);
     Arc::new(board)
