@@ -39,6 +39,14 @@ fn refused(arguments: &[&str], codes: &[i32]) -> (String, String) {
     (cause.to_owned(), remedy.to_owned())
 }
 
+/// The arguments of a command line. Two spaces in a row are an empty argument between them.
+fn words(line: &str) -> Vec<&str> {
+    match line {
+        "" => Vec::new(),
+        line => line.split(' ').collect(),
+    }
+}
+
 fn refused_over(config: &str, dir: &Path) -> (String, String) {
     let file = dir.join("justitia.toml");
     fs::write(&file, config).unwrap();
@@ -47,101 +55,90 @@ fn refused_over(config: &str, dir: &Path) -> (String, String) {
 
 #[test]
 fn wrong_arguments_are_wrong_usage() {
-    for (arguments, cause, remedy) in [
-        (&[][..], "no command given", "justitia --help"),
-        (&["statsu"], "statsu", "did you mean status?"),
+    for (line, cause, remedy) in [
+        ("", "no command given", "justitia --help"),
+        ("statsu", "statsu", "did you mean status?"),
+        ("run --mod observe", "--mod", "did you mean --mode?"),
         (
-            &["run", "--mod", "observe"],
-            "--mod",
-            "did you mean --mode?",
-        ),
-        (
-            &["run", "--mode", "propotional"],
+            "run --mode propotional",
             "propotional",
             "did you mean proportional?",
         ),
+        ("run --mode fast", "fast", "observe, justitia, proportional"),
+        ("run --objective equal", "equal", "fair, strict"),
+        ("run --interval 1ms", "--interval 1ms", "1s, 500ms"),
         (
-            &["run", "--mode", "fast"],
-            "fast",
-            "observe, justitia, proportional",
-        ),
-        (&["run", "--objective", "equal"], "equal", "fair, strict"),
-        (&["run", "--interval", "1ms"], "--interval 1ms", "1s, 500ms"),
-        (
-            &["run", "--listen", "localhost"],
+            "run --listen localhost",
             "listen localhost",
             "127.0.0.1:9619",
         ),
-        (&["run", "--manage", ""], "", "/app/*"),
-        (&["plan", "--mode"], "--mode", ""),
-        (&["explain"], "GROUP", ""),
-        (&["weight", "/app/db", "0"], "weight 0", "1 to 10000"),
+        ("run --manage ", "", "/app/*"),
+        ("plan --mode", "--mode", ""),
+        ("explain", "GROUP", ""),
+        ("weight /app/db 0", "weight 0", "1 to 10000"),
+        ("weight /app/db 10001", "weight 10001", "1 to 10000"),
+        ("weight /app/db -5", "weight -5", "1 to 10000"),
+        ("weight /app/db heavy", "weight heavy", "1 to 10000"),
+        ("weight /app/db 5 --unset", "--unset", ""),
+        ("probe", "no command given", "justitia --help"),
+        ("probe mysq", "mysq", "did you mean mysql?"),
+        ("probe mysql", "--min-tps", "justitia probe mysql --help"),
         (
-            &["weight", "/app/db", "10001"],
-            "weight 10001",
-            "1 to 10000",
-        ),
-        (&["weight", "/app/db", "-5"], "weight -5", "1 to 10000"),
-        (
-            &["weight", "/app/db", "heavy"],
-            "weight heavy",
-            "1 to 10000",
-        ),
-        (&["weight", "/app/db", "5", "--unset"], "--unset", ""),
-        (&["probe"], "no command given", "justitia --help"),
-        (&["probe", "mysq"], "mysq", "did you mean mysql?"),
-        (
-            &["probe", "mysql"],
-            "--min-tps",
-            "justitia probe mysql --help",
-        ),
-        (
-            &["probe", "exec", "--interval", "1ms", "true"],
+            "probe exec --interval 1ms true",
             "--interval 1ms",
             "1s, 500ms",
         ),
         (
-            &["probe", "http", "ftp://h/", "--max-latency", "1s"],
+            "probe http ftp://h/ --max-latency 1s",
             "ftp://h/",
             "exec with curl",
         ),
         (
-            &["probe", "mysql", "--host", "a:b@h", "--min-tps", "1"],
+            "probe mysql --host a:b@h --min-tps 1",
             "must not carry",
             "--password-file",
         ),
         (
-            &["probe", "prometheus", "http://a:b@h/", "up", "--red", "1"],
+            "probe prometheus http://a:b@h/ up --red 1",
             "must not carry",
             "everybody can list",
         ),
         (
-            &["probe", "http", "http://", "--max-latency", "1s"],
+            "probe http http:// --max-latency 1s",
             "http:// is malformed or has no host",
             "http://HOST:PORT/PATH",
         ),
         (
-            &["probe", "prometheus", "http://h:99999/", "up", "--red", "1"],
+            "probe prometheus http://h:99999/ up --red 1",
             "http://h:99999/ is malformed",
             "http://HOST:PORT/PATH",
         ),
+        ("probe redis --host  --max-latency 1s", "--host", "--help"),
+        ("explain ", "GROUP", "--help"),
+        ("doctor ", "GROUP", "--help"),
+        ("vm --interval 1ms", "--interval 1ms", "1s, 500ms"),
+        ("vm run --policy mru", "mru", "lru2"),
+        ("vm run --weight db", "--weight db", "NAME=N"),
+        ("vm run --weight db=0", "weight 0", "1 to 10000"),
+        ("vm policy arc", "arc", "justitia"),
+        ("completions csh", "csh", "bash"),
+        ("reserve db", "<SIZE>", "--help"),
+        ("reserve db much", "SIZE much is not a size", "4G"),
+        ("reserve db -4G", "-4", "--help"),
+        ("reserve db 4X", "SIZE 4X", "4G"),
+        ("reserve db 0", "no size to reserve", "--clear"),
+        ("reserve db 1G --for 0", "--for 0", "500ms"),
         (
-            &["probe", "redis", "--host", "", "--max-latency", "1s"],
-            "--host",
-            "--help",
+            "reserve db 1G --for 2h",
+            "--for 2h is not a time from 1s to 1h",
+            "500ms",
         ),
-        (&["explain", ""], "GROUP", "--help"),
-        (&["doctor", ""], "GROUP", "--help"),
-        (&["vm", "--interval", "1ms"], "--interval 1ms", "1s, 500ms"),
-        (&["vm", "run", "--policy", "mru"], "mru", "lru2"),
-        (&["vm", "run", "--weight", "db"], "--weight db", "NAME=N"),
-        (&["vm", "run", "--weight", "db=0"], "weight 0", "1 to 10000"),
-        (&["vm", "policy", "arc"], "arc", "justitia"),
-        (&["completions", "csh"], "csh", "bash"),
+        ("reserve db 1G --clear", "--clear", "--help"),
+        ("warm", "<PATH>", "--help"),
     ] {
-        let (said_cause, said_remedy) = refused(arguments, &[2]);
-        assert!(said_cause.contains(cause), "{arguments:?}: {said_cause}");
-        assert!(said_remedy.contains(remedy), "{arguments:?}: {said_remedy}");
+        let (said_cause, said_remedy) = refused(&words(line), &[2]);
+        assert!(said_cause.contains(cause), "{line}: {said_cause}");
+        assert!(said_remedy.contains(remedy), "{line}: {said_remedy}");
     }
 }
 
@@ -165,6 +162,23 @@ fn a_wrong_configuration_is_wrong_usage_and_names_the_line() {
             "1 to 10000",
         ),
         ("mode = \n", ":1: ", "TOML"),
+        (
+            "[guard]\nenable = true\n",
+            ":2: unknown key enable",
+            "enabled",
+        ),
+        (
+            "[guard]\nenabled = 1\n",
+            ":2: enabled is not",
+            "true or false",
+        ),
+        ("[guard]\nreserve = '95%'\n", ":2: reserve 95%", "2%"),
+        (
+            "[guard]\nroot_share = 'all'\n",
+            ":2: root_share all",
+            "512M",
+        ),
+        ("[guard]\nreserve = 5\n", ":2: reserve is not", "2%"),
     ] {
         let (said_cause, said_remedy) = refused_over(config, dir.path());
         assert!(said_cause.contains(cause), "{said_cause}");
@@ -188,86 +202,18 @@ fn a_wrong_configuration_is_wrong_usage_and_names_the_line() {
 #[test]
 fn without_an_agent_there_is_nobody_to_ask() {
     let dir = tempfile::tempdir().unwrap();
-    let state = dir.path().to_str().unwrap();
-    for arguments in [
-        &["status", "--state-dir", state][..],
-        &["status", "--json", "--state-dir", state],
-        &["explain", "/app/db", "--state-dir", state],
+    for line in [
+        "status",
+        "status --json",
+        "explain /app/db",
+        "reserve /app/db 1G",
+        "reserve /app/db --clear --json",
+        "warm Cargo.toml",
     ] {
-        let (cause, remedy) = refused(arguments, &[1]);
+        let line = format!("{line} --state-dir {}", dir.path().display());
+        let (cause, remedy) = refused(&words(&line), &[1]);
         assert!(cause.starts_with("no agent listens at"), "{cause}");
         assert!(remedy.contains("justitia run"), "{remedy}");
-    }
-}
-
-#[test]
-fn reserving_and_warming_refuse_nonsense_and_need_an_agent() {
-    let dir = tempfile::tempdir().unwrap();
-    let state = dir.path().to_str().unwrap();
-    for (arguments, cause, remedy) in [
-        (&["reserve", "db"][..], "<SIZE>", "--help"),
-        (&["reserve", "db", "much"], "SIZE much is not a size", "4G"),
-        (&["reserve", "db", "-4G"], "-4", "--help"),
-        (&["reserve", "db", "4X"], "SIZE 4X", "4G"),
-        (&["reserve", "db", "0"], "no size to reserve", "--clear"),
-        (&["reserve", "db", "1G", "--for", "0"], "--for 0", "500ms"),
-        (
-            &["reserve", "db", "1G", "--for", "2h"],
-            "--for 2h is not a time from 1s to 1h",
-            "500ms",
-        ),
-        (&["reserve", "db", "1G", "--clear"], "--clear", "--help"),
-        (&["warm"], "<PATH>", "--help"),
-    ] {
-        let (said, what_to_do) = refused(arguments, &[2]);
-        assert!(said.contains(cause), "{arguments:?}: {said}");
-        assert!(what_to_do.contains(remedy), "{arguments:?}: {what_to_do}");
-    }
-    let (cause, _) = refused(&["warm", "/nonexistent/file"], &[1]);
-    assert!(cause.contains("/nonexistent/file"), "{cause}");
-    for arguments in [
-        &["reserve", "/app/db", "1G", "--state-dir", state][..],
-        &[
-            "reserve",
-            "/app/db",
-            "--clear",
-            "--json",
-            "--state-dir",
-            state,
-        ],
-        &["warm", "Cargo.toml", "--state-dir", state],
-    ] {
-        let (cause, remedy) = refused(arguments, &[1]);
-        assert!(cause.starts_with("no agent listens at"), "{cause}");
-        assert!(remedy.contains("justitia run"), "{remedy}");
-    }
-}
-
-#[test]
-fn the_guards_configuration_is_checked() {
-    let dir = tempfile::tempdir().unwrap();
-    for (config, cause, remedy) in [
-        (
-            "[guard]\nenable = true\n",
-            ":2: unknown key enable",
-            "enabled",
-        ),
-        (
-            "[guard]\nenabled = 1\n",
-            ":2: enabled is not",
-            "true or false",
-        ),
-        ("[guard]\nreserve = '95%'\n", ":2: reserve 95%", "2%"),
-        (
-            "[guard]\nroot_share = 'all'\n",
-            ":2: root_share all",
-            "512M",
-        ),
-        ("[guard]\nreserve = 5\n", ":2: reserve is not", "2%"),
-    ] {
-        let (said_cause, said_remedy) = refused_over(config, dir.path());
-        assert!(said_cause.contains(cause), "{said_cause}");
-        assert!(said_remedy.contains(remedy), "{said_remedy}");
     }
 }
 
@@ -411,8 +357,7 @@ const BAD_RANGES: &[(&str, &str)] = &[
 #[test]
 fn a_range_message_names_the_option_the_value_and_the_range() {
     for (line, cause) in BAD_RANGES {
-        let arguments: Vec<&str> = line.split(' ').collect();
-        let (said, _) = refused(&arguments, &[2]);
+        let (said, _) = refused(&words(line), &[2]);
         assert_eq!(said, *cause, "{line}");
     }
 }
@@ -530,8 +475,7 @@ fn a_file_that_cannot_be_read_or_written_is_a_failure() {
     ] {
         let line = line.replace("FILE", file).replace("DIR", state);
         let line = line.replace("PIPE", pipe);
-        let arguments: Vec<&str> = line.split(' ').collect();
-        let (cause, _) = refused(&arguments, &[1]);
+        let (cause, _) = refused(&words(&line), &[1]);
         assert!(
             cause.contains(named) && !cause.contains("os error"),
             "{line}: {cause}"
@@ -562,8 +506,7 @@ fn a_server_that_cannot_be_reached_is_named_with_the_systems_words() {
         ),
     ] {
         let line = format!("probe {kind} --once");
-        let arguments: Vec<&str> = line.split(' ').collect();
-        let (cause, _) = refused(&arguments, &[1]);
+        let (cause, _) = refused(&words(&line), &[1]);
         let words = ["connection refused", "no such file or directory"];
         let expected = words.map(|words| format!("{server}: {words}"));
         assert!(expected.contains(&cause), "{line}: {cause}");

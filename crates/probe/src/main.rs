@@ -45,14 +45,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => return justitia_args::answer(&error),
-    };
-    match run(&cli.probe) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => say::error(&error),
-    }
+    justitia_args::main(|cli: &Cli| run(&cli.probe))
 }
 
 /// Probes until a signal.

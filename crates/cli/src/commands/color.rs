@@ -279,11 +279,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn rendered(report: &Report) -> crate::output::Page {
-        let screen = Screen {
-            width: None,
-            colors: false,
-        };
-        table(report, screen)
+        table(report, Screen::FILE)
     }
 
     #[test]
@@ -312,13 +308,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_list_has_every_group() {
-        let text = table(
-            &example(),
-            Screen {
-                width: None,
-                colors: false,
-            },
-        );
+        let text = table(&example(), Screen::FILE);
         assert!(
             text.contains("/app/db") && text.contains("/app/new"),
             "{text}"

@@ -160,25 +160,14 @@ pub(crate) mod tests {
     use crate::commands::status::tests::example;
 
     pub(crate) fn rendered(report: &Report, group: &GroupStatus) -> Page {
-        let screen = Screen {
-            width: None,
-            colors: false,
-        };
-        render(report, group, screen)
+        render(report, group, Screen::FILE)
     }
 
     #[test]
     fn weight_share_threshold_and_knobs_are_all_there() {
         let report = example();
         let group = report.named("db").unwrap();
-        let text = render(
-            &report,
-            group,
-            Screen {
-                width: None,
-                colors: false,
-            },
-        );
+        let text = render(&report, group, Screen::FILE);
         for words in [
             "800 from xattr user.justitia.weight",
             "88.9% of the managed weight",
@@ -216,15 +205,11 @@ pub(crate) mod tests {
             ..GuardStatus::default()
         });
         let group = report.named("db").unwrap();
-        let screen = Screen {
-            width: None,
-            colors: false,
-        };
-        let text = render(&report, group, screen);
+        let text = render(&report, group, Screen::FILE);
         let told = "reserved    512.0 MiB of free memory, 42 s left";
         assert!(text.contains(told), "{text}");
         let other = report.named("new").unwrap();
-        assert!(!render(&report, other, screen).contains("reserved"));
+        assert!(!render(&report, other, Screen::FILE).contains("reserved"));
         let status = crate::commands::status::tests::rendered(&report);
         for words in [
             "guard: 600.0 MiB to keep free, 20.0 MiB are free",

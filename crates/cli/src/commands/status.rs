@@ -55,16 +55,12 @@ fn print_fields(json: bool) -> Result<()> {
         return output::print_json(&describe::fields().collect::<Vec<_>>());
     }
     // Descriptions are sentences and must not be cut.
-    let screen = Screen {
-        width: None,
-        colors: false,
-    };
     let fields = describe::fields().filter_map(|field| Some((field.json?, field)));
     Table::of(fields)
         .left("FIELD", 0, |(name, _)| *name)
         .left("UNIT", 0, |(_, field)| field.unit)
         .left("WHAT IT IS", 0, |(_, field)| field.help)
-        .render(screen)
+        .render(Screen::FILE)
         .print()
 }
 
@@ -207,11 +203,7 @@ pub(crate) mod tests {
 
     /// A report as printed into a file.
     pub(crate) fn rendered(report: &Report) -> Page {
-        let screen = Screen {
-            width: None,
-            colors: false,
-        };
-        render(report, 1, screen)
+        render(report, 1, Screen::FILE)
     }
 
     pub(crate) fn example() -> Report {
@@ -347,14 +339,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_table_tells_known_from_unknown_and_marks_values_of_the_user() {
-        let text = render(
-            &example(),
-            1065,
-            Screen {
-                width: None,
-                colors: false,
-            },
-        );
+        let text = render(&example(), 1065, Screen::FILE);
         assert!(text.starts_with("justitia 0.1.0  mode proportional, objective fair, up 65 s"));
         assert!(text.contains("2.5 ms each, counted by bpf\n"), "{text}");
         let db = text
@@ -384,14 +369,7 @@ pub(crate) mod tests {
 
     #[test]
     fn it_fits_an_eighty_column_terminal() {
-        let text = render(
-            &example(),
-            1065,
-            Screen {
-                width: Some(80),
-                colors: false,
-            },
-        );
+        let text = render(&example(), 1065, Screen::wide(80));
         let table = text.split("\n\n").nth(1).unwrap();
         assert!(
             table.lines().all(|line| line.chars().count() <= 80),
@@ -416,12 +394,8 @@ pub(crate) mod tests {
             cause: name("b"),
             remedy: name("c"),
         });
-        let screen = Screen {
-            width: None,
-            colors: false,
-        };
         let pages = [
-            render(&report, 1, screen),
+            render(&report, 1, Screen::FILE),
             plan::tests::rendered(&report),
             explain::tests::rendered(&report, &report.groups[0]),
             color::tests::rendered(&report),

@@ -6,7 +6,6 @@
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::Args;
-use justitia_agent::config::WEIGHT_REMEDY;
 use justitia_agent::{run, Error, Result};
 use justitia_cgroup::{xattr, Fs, Group};
 use justitia_discover::{Discovered, Kind, RuntimeDirs, Scanner};
@@ -188,17 +187,10 @@ fn record(scanner: &Scanner, group: &Group) -> Result<WeightRecord> {
 }
 
 fn parse_weight(text: &str) -> Result<Weight> {
-    let weight = text
-        .trim()
-        .parse()
-        .ok()
-        .and_then(|number| Weight::new(number).ok());
-    weight.ok_or_else(|| {
-        Error::usage(
-            format!("weight {text} is not a number from 1 to 10000"),
-            WEIGHT_REMEDY,
-        )
-    })
+    Ok(justitia_agent::config::parse_weight(
+        &format!("weight {text}"),
+        text,
+    )?)
 }
 
 #[cfg(test)]
@@ -208,10 +200,7 @@ mod tests {
     use justitia_discover::DiscoverConfig;
 
     fn scanner(fs: Fs) -> Scanner {
-        let config = DiscoverConfig {
-            manage: vec!["/app/*".into()],
-            ..DiscoverConfig::default()
-        };
+        let config = DiscoverConfig::managing(&["/app/*"]);
         let mut scanner = Scanner::new(fs, config, RuntimeDirs::none()).unwrap();
         scanner.rescan().unwrap();
         scanner

@@ -242,10 +242,7 @@ pub(crate) mod tests {
     use crate::commands::status::tests::example as report_of_example;
     use justitia_report::status::WorthPoint;
 
-    const SCREEN: Screen = Screen {
-        width: Some(80),
-        colors: false,
-    };
+    const SCREEN: Screen = Screen::wide(80);
 
     /// The curve of a group that holds 200 MiB.
     pub(crate) fn example() -> WorthStatus {
@@ -265,26 +262,14 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn rendered(report: &Report, group: &GroupStatus) -> Page {
-        let mut text = render(
-            report,
-            Screen {
-                width: None,
-                ..SCREEN
-            },
-        );
+        let mut text = render(report, Screen::FILE);
         text.append(&draw(group, SCREEN));
         text
     }
 
     #[test]
     fn a_row_says_what_is_known_and_dashes_what_is_not() {
-        let text = render(
-            &report_of_example(),
-            Screen {
-                width: None,
-                ..SCREEN
-            },
-        );
+        let text = render(&report_of_example(), Screen::FILE);
         let row = |name: &str| {
             text.lines()
                 .find(|line| line.starts_with(name))
@@ -356,13 +341,7 @@ pub(crate) mod tests {
     fn a_terminal_of_any_width_is_survived() {
         let report = report_of_example();
         for width in 0..30 {
-            draw(
-                &report.groups[0],
-                Screen {
-                    width: Some(width),
-                    colors: false,
-                },
-            );
+            draw(&report.groups[0], Screen::wide(width));
         }
     }
 }
