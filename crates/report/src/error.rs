@@ -76,8 +76,8 @@ impl From<(String, String)> for Error {
 
 impl From<justitia_cgroup::Error> for Error {
     fn from(error: justitia_cgroup::Error) -> Error {
-        let exit = match error {
-            justitia_cgroup::Error::Denied { .. } => Exit::Environment,
+        let exit = match error.why {
+            justitia_cgroup::Why::Denied(_) => Exit::Environment,
             _ => Exit::Failed,
         };
         Error::new(exit, &error, error.remedy())

@@ -20,7 +20,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::Args;
 use justitia_agent::socket::{ask, require};
 use justitia_agent::{Error, Result};
-use justitia_cgroup::{Buffer, CgroupFs as _, Group, OwnGroup, RealFs, Want};
+use justitia_cgroup::{Buffer, CgroupFs as _, Group, OwnGroup, RealFs, Want, Why};
 use justitia_policy::units::{Bytes, Limit};
 use justitia_report::status::{GroupStatus, Report};
 use serde::Serialize;
@@ -255,12 +255,15 @@ impl Progress {
 }
 
 fn cannot_join(error: justitia_cgroup::Error) -> Error {
-    match error {
-        justitia_cgroup::Error::Busy { path, .. } => Error::failed(
-            format!("{path} has groups below it, so no process can be in it"),
+    match error.why {
+        Why::Busy(_) => Error::failed(
+            format!(
+                "{} has groups below it, so no process can be in it",
+                error.path
+            ),
             "name one of those with --group",
         ),
-        other => other.into(),
+        _ => error.into(),
     }
 }
 
