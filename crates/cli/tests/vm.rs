@@ -113,20 +113,9 @@ fn a_hostile_tenant_neither_stops_nor_misleads_the_agent() {
     assert_restored(&result, "hostile");
     let hostile = &result["hostile"];
     let attacks = &hostile["attacks"];
-    for attack in [
-        "records",
-        "fifos",
-        "links",
-        "huge_files",
-        "weights",
-        "io_weights",
-        "long_names",
-        "levels",
-        "churn",
-        "docker-hog.scope_bytes",
-        "docker-map.scope_bytes",
-        "docker-deep.scope_bytes",
-    ] {
+    let words = "records fifos links huge_files weights io_weights long_names levels churn \
+                 docker-hog.scope_bytes docker-map.scope_bytes docker-deep.scope_bytes";
+    for attack in words.split(' ') {
         assert!(
             attacks[attack].as_u64().is_some_and(|n| n > 0),
             "{attack}: {attacks}"
