@@ -1,13 +1,10 @@
 //! The agent's socket: requests and answers.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use justitia_agent::socket::ticks::Line;
 use justitia_agent::socket::{color, reply, reserve, Answer, Board, Request};
-use justitia_policy::config::{Mode, Objective};
-use justitia_policy::snapshot::{
-    Ages, CacheCounters, Group, GroupId, Knobs, Memory, Pressure, Snapshot, Traffic, WeightSource,
-};
+use justitia_policy::snapshot::{Group, GroupId, Snapshot};
 use justitia_policy::units::{Bytes, Weight};
 use justitia_report::status::{Setup, Tick};
 use serde::de::DeserializeOwned;
@@ -77,21 +74,8 @@ fn asked(line: &str) {
 /// Three groups, two of them with the same name.
 fn board() -> Board {
     let group = |(id, path): (u64, &str)| Group {
-        id: GroupId(id),
-        parent: None,
-        path: path.into(),
         weight: Some(Weight::DEFAULT),
-        weight_source: WeightSource::Default,
-        delegated: false,
-        memory: Memory::default(),
-        traffic: Traffic::default(),
-        cache: CacheCounters::default(),
-        pressure: Pressure::default(),
-        knobs: Knobs::default(),
-        read_after_s: None,
-        ages: Ages::default(),
-        declared: None,
-        worth: None,
+        ..Group::new(GroupId(id), path)
     };
     let mut snapshot = Snapshot {
         groups: GROUPS.into_iter().map(group).collect(),
@@ -100,12 +84,7 @@ fn board() -> Board {
     snapshot.host.total = Some(Bytes::mib(1024));
     snapshot.host.free = Some(Bytes::mib(512));
     snapshot.host.file = Some(Bytes::mib(256));
-    let board = Board::new(Setup {
-        mode: Mode::Proportional,
-        objective: Objective::Fair,
-        interval: Duration::from_secs(1),
-        since: UNIX_EPOCH,
-    });
+    let board = Board::new(Setup::default());
     board.post(Tick {
         snapshot,
         count: 7,

@@ -71,8 +71,8 @@ use serde::Deserialize;
 
 pub use kubernetes::{KubernetesSettings, Nri};
 pub use values::{
-    parse_color, parse_interval, parse_size, parse_time, DiskSettings, GateSettings, TlsFiles,
-    GLOB_REMEDY, WEIGHT_REMEDY,
+    parse_color, parse_interval, parse_size, parse_time, parse_weight, DiskSettings, GateSettings,
+    TlsFiles, GLOB_REMEDY, SIZE_REMEDY, WEIGHT_REMEDY,
 };
 
 use justitia_report::feed::{self, Listen, DEFAULT_LISTEN};
@@ -155,8 +155,10 @@ pub struct Settings {
     /// Yellow groups give too.
     pub color_yellow: bool,
     /// Journal, lock and socket.
+    #[serde(deserialize_with = "values::state_dir")]
     pub state_dir: PathBuf,
     /// The socket, if not in the state directory.
+    #[serde(deserialize_with = "values::socket")]
     pub socket: Option<PathBuf>,
     /// Address of the live page and the metrics; `None`: there are none.
     #[serde(deserialize_with = "values::listen")]
@@ -314,6 +316,11 @@ fn said(message: &str, key: &str) -> (String, String) {
             doctor::EXAMPLE.to_owned(),
         );
     }
+    // The error of an enum's value.
+    let message = match message {
+        "wanted string or table" => "invalid type: other, expected a string",
+        message => message,
+    };
     let expected = message
         .strip_prefix("invalid type: ")
         .or_else(|| message.strip_prefix("invalid value: "));
@@ -321,7 +328,7 @@ fn said(message: &str, key: &str) -> (String, String) {
         Some((_, wanted)) if !key.is_empty() => {
             let wanted = match wanted {
                 "a boolean" => "true or false",
-                "a string" | "path string" => "a text in quotes",
+                "a string" => "a text in quotes",
                 "a map" => "a table",
                 other if other.starts_with("struct ") => "a table",
                 "a sequence" => "a list",

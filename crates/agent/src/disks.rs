@@ -10,6 +10,7 @@ use justitia_cgroup::{disk_name, Buffer, Error, Fs, Group};
 use justitia_policy::cost::CostModel;
 use justitia_policy::knob::{BlockDevice, Knob};
 use justitia_policy::snapshot::GroupId;
+use rustix::io::Errno;
 
 use crate::config::DiskSettings;
 use crate::status::Problem;
@@ -107,10 +108,7 @@ impl Disk {
                     read = true;
                     continue;
                 }
-                Ok(None) => Error::Absent {
-                    path: self.seen.path.clone(),
-                    file: knob.file_name(),
-                },
+                Ok(None) => Error::from_errno(&path, knob.file_name(), Errno::NOENT),
                 Err(error) if error.is_gone() => return false,
                 Err(error) => error,
             };

@@ -18,7 +18,7 @@ use justitia_policy::plan::{Knob, Plan, Reason, Value};
 use justitia_policy::snapshot::GroupId;
 use justitia_policy::units::{Bytes, Limit};
 
-use crate::error::{Error, Result};
+use crate::error::{plain, Error, Result};
 use crate::log::Log;
 use crate::notify::Notifier;
 use crate::observe::Observer;
@@ -210,7 +210,7 @@ impl Pace {
             wakes.clear();
             if let Err(error) = self.events.wait(timeout, &mut wakes) {
                 // Without events the interval alone drives the loop.
-                log.warn_once(format_args!("cannot wait for events: {error}"));
+                log.warn_once(format_args!("cannot wait for events: {}", plain(&error)));
                 std::thread::sleep(timeout.min(Duration::from_millis(100)));
             }
             if self.control.is_stopped() || self.control.reload.load(Ordering::Acquire) {

@@ -3,8 +3,8 @@
 //! The server has a thread of its own and time limits for every client. It reads a shared copy of the last
 //! tick and never touches the agent's loop. Only the owner can use the socket (mode 0600).
 //!
-//! Request: `{"ask":"status"}`. Answer: `{"ok":REPORT}` or `{"error":{"cause":..,"remedy":..}}`. The answer
-//! to `{"ask":"ticks"}` does not end: see [`ticks`]. A color is declared with `{"ask":"color",..}`: see
+//! Request: `{"ask":"status"}`. Answer: `{"ok":REPORT}` or `{"error":{"cause":..,"remedy":..}}`, with
+//! `"usage":true` if the request names something that does not exist. The answer to `{"ask":"ticks"}` does not end: see [`ticks`]. A color is declared with `{"ask":"color",..}`: see
 //! [`color`]. Memory is reserved with `{"ask":"reserve",..}`: see [`mod@reserve`]. The kernel module's gate
 //! is taken or released with `{"ask":"gate",..}`: see [`gate`]. A second socket, from which nothing is read,
 //! feeds the web page: see [`feed`].
@@ -37,7 +37,7 @@ use rustix::pipe::PipeFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::colors::Spoken;
-use crate::error::{plain, Error, Result};
+use crate::error::{plain, Error, Exit, Result};
 use crate::lock::make_state_dir;
 use crate::status::{Report, Setup, Tick};
 
@@ -134,7 +134,20 @@ pub enum Answer {
         cause: String,
         /// The remedy.
         remedy: String,
+        /// The request is wrong, by whatever state the agent is in.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        usage: bool,
     },
+}
+
+impl From<Error> for Answer {
+    fn from(error: Error) -> Answer {
+        Answer::Error {
+            usage: error.exit == Exit::Usage,
+            cause: error.cause,
+            remedy: error.remedy,
+        }
+    }
 }
 
 /// The input of a tick, for recorders.
@@ -475,10 +488,10 @@ pub fn reply(line: &[u8], board: &Board) -> Option<Answer> {
             for_ms,
         }) => reserve::hear(board, &group, Bytes(bytes), for_ms),
         Ok(Request::Gate { on }) => gate::hear(board, on),
-        Err(error) => Answer::Error {
-            cause: format!("request not understood: {error}"),
-            remedy: "send {\"ask\":\"status\"} and a line break".into(),
-        },
+        Err(error) => Answer::from(Error::failed(
+            format_args!("request not understood: {error}"),
+            "send {\"ask\":\"status\"} and a line break",
+        )),
     })
 }
 
@@ -543,7 +556,12 @@ fn converse<T>(
         .and_then(|mut stream| stream.read_to_string(&mut text))
         .map_err(|error| unreachable_at(path, &error))?;
     match serde_json::from_str(&text) {
-        Ok(Answer::Error { cause, remedy }) => Err(Error::failed(cause, remedy)),
+        Ok(Answer::Error {
+            cause,
+            remedy,
+            usage,
+        }) if usage => Err(Error::usage(cause, remedy)),
+        Ok(Answer::Error { cause, remedy, .. }) => Err(Error::failed(cause, remedy)),
         Ok(answer) => take(answer).ok_or_else(|| not_understood(path, lacks)),
         Err(error) => Err(not_understood(path, error)),
     }

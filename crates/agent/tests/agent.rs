@@ -6,9 +6,9 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use common::{agent, agent_settings as settings, until, Load};
+use common::{full, until, Load};
 use justitia_agent::notify::Notifier;
-use justitia_agent::{Log, Settings};
+use justitia_agent::Settings;
 use justitia_policy::config::Mode;
 use justitia_policy::snapshot::Host;
 use justitia_policy::units::{Bytes, Limit};
@@ -17,9 +17,7 @@ use justitia_policy::units::{Bytes, Limit};
 fn under_contention_it_writes_and_when_it_ends_all_is_as_before() {
     let mut load = Load::new();
     let before = load.knobs();
-    let state = tempfile::tempdir().unwrap();
-    let log = Log::captured();
-    let mut agent = agent(&load.fake, settings(state.path(), Mode::Proportional), &log);
+    let mut agent = load.agent(load.settings(Mode::Proportional));
     load.steps(&mut agent, 8);
     let written = load.fake.writes();
     assert!(
@@ -53,11 +51,9 @@ fn a_tenants_directory_is_limited_at_its_share_of_memory_and_gets_its_limit_back
         .update(tenant, |group| group.anon = Bytes::mib(40));
     let high = |load: &Load| load.fake.text(tenant, "memory.high");
     let before = high(&load);
-    let state = tempfile::tempdir().unwrap();
-    let log = Log::captured();
-    let mut settings = settings(state.path(), Mode::Proportional);
+    let mut settings = load.settings(Mode::Proportional);
     settings.manage.push(format!("{tenant}/*"));
-    let mut agent = agent(&load.fake, settings, &log);
+    let mut agent = load.agent(settings);
     load.steps(&mut agent, 8);
     let limit: u64 = high(&load).unwrap().trim().parse().expect("a limit");
     // An eleventh of some 610 MiB, beside weights of 100, 800 and 100.
@@ -71,24 +67,18 @@ fn a_limit_under_which_the_kernel_swaps_out_does_not_fall() {
     let mut load = Load::new();
     let fake = load.fake.clone();
     fake.set_host(Host {
-        total: Some(Bytes::mib(768)),
-        free: Some(Bytes::mib(12)),
-        file: Some(Bytes::mib(600)),
-        high_watermark: Some(Bytes::mib(16)),
         swap: Some(Bytes::mib(1000)),
-        ..Host::default()
+        ..full()
     });
     fake.update("/app/heavy", |group| {
         group.anon = Bytes::mib(200);
         group.file = Bytes::mib(110);
     });
-    let state = tempfile::tempdir().unwrap();
-    let log = Log::captured();
-    let mut settings = settings(state.path(), Mode::Proportional);
+    let mut settings = load.settings(Mode::Proportional);
     // With equal weights, its memory is within its share. It gets less than that, so nothing else lowers its
     // limit.
     settings.weights.clear();
-    let mut agent = agent(&fake, settings, &log);
+    let mut agent = load.agent(settings);
     let mut limits = Vec::new();
     for _ in 0..40 {
         load.steps(&mut agent, 1);
@@ -129,9 +119,7 @@ impl Drop for Clients<'_> {
 fn the_knobs_are_as_before_when_the_agent_sends_its_clients_away() {
     let mut load = Load::new();
     let before = load.knobs();
-    let state = tempfile::tempdir().unwrap();
-    let log = Log::captured();
-    let mut agent = agent(&load.fake, settings(state.path(), Mode::Proportional), &log);
+    let mut agent = load.agent(load.settings(Mode::Proportional));
     load.steps(&mut agent, 8);
     assert_ne!(load.knobs(), before);
     let clients = Clients {
@@ -146,9 +134,7 @@ fn under_contention_low_latency_of_every_bfq_disk_is_off_until_it_ends() {
     let mut load = Load::new();
     load.fake.add_disk("sda", true);
     load.fake.add_disk("sdb", false);
-    let state = tempfile::tempdir().unwrap();
-    let log = Log::captured();
-    let mut agent = agent(&load.fake, settings(state.path(), Mode::Proportional), &log);
+    let mut agent = load.agent(load.settings(Mode::Proportional));
     load.steps(&mut agent, 8);
     let devices = agent.board().report().devices;
     let told = devices
@@ -174,12 +160,7 @@ fn under_contention_low_latency_of_every_bfq_disk_is_off_until_it_ends() {
 fn in_mode_observe_it_writes_nothing() {
     let mut load = Load::new();
     load.fake.add_disk("sda", true);
-    let state = tempfile::tempdir().unwrap();
-    let mut agent = agent(
-        &load.fake,
-        settings(state.path(), Mode::Observe),
-        &Log::captured(),
-    );
+    let mut agent = load.agent(load.settings(Mode::Observe));
     load.steps(&mut agent, 8);
     agent.finish().unwrap();
     assert!(load.fake.writes().is_empty());
@@ -189,16 +170,15 @@ fn in_mode_observe_it_writes_nothing() {
 fn the_next_agent_first_restores_the_knobs_that_a_killed_one_wrote() {
     let mut load = Load::new();
     let before = load.knobs();
-    let state = tempfile::tempdir().unwrap();
-    let log = Log::captured();
-    let mut killed = agent(&load.fake, settings(state.path(), Mode::Proportional), &log);
+    let mut killed = load.agent(load.settings(Mode::Proportional));
     load.steps(&mut killed, 8);
     assert_ne!(load.knobs(), before);
     // No destructor of ours runs on kill -9.
     std::mem::forget(killed);
-    let next = agent(&load.fake, settings(state.path(), Mode::Proportional), &log);
+    let next = load.agent(load.settings(Mode::Proportional));
     assert_eq!(load.knobs(), before);
-    assert!(log
+    assert!(load
+        .log
         .lines()
         .iter()
         .any(|line| line.contains("did not end well")));
@@ -209,10 +189,9 @@ fn the_next_agent_first_restores_the_knobs_that_a_killed_one_wrote() {
 fn told_to_stop_it_restores_within_its_interval() {
     let mut load = Load::new();
     let before = load.knobs();
-    let state = tempfile::tempdir().unwrap();
-    let mut settings = settings(state.path(), Mode::Proportional);
+    let mut settings = load.settings(Mode::Proportional);
     settings.interval = Duration::from_secs(60);
-    let mut agent = agent(&load.fake, settings, &Log::captured());
+    let mut agent = load.agent(settings);
     load.steps(&mut agent, 8);
     let control = agent.control();
     let running = thread::spawn(move || {
@@ -231,10 +210,9 @@ fn told_to_stop_it_restores_within_its_interval() {
 #[test]
 fn pressure_that_begins_is_answered_before_the_interval_ends() {
     let load = Load::new();
-    let state = tempfile::tempdir().unwrap();
-    let mut settings = settings(state.path(), Mode::Observe);
+    let mut settings = load.settings(Mode::Observe);
     settings.interval = Duration::from_secs(60);
-    let mut agent = agent(&load.fake, settings, &Log::captured());
+    let mut agent = load.agent(settings);
     let (board, control) = (agent.board(), agent.control());
     let running = thread::spawn(move || {
         agent
@@ -253,13 +231,12 @@ fn pressure_that_begins_is_answered_before_the_interval_ends() {
 fn a_group_no_longer_managed_after_a_reload_gets_its_values_back() {
     let mut load = Load::new();
     let before = load.knobs();
-    let state = tempfile::tempdir().unwrap();
-    let settings = settings(state.path(), Mode::Proportional);
+    let settings = load.settings(Mode::Proportional);
     let reloaded = Settings {
         manage: vec!["/elsewhere/*".into()],
         ..settings.clone()
     };
-    let mut agent = agent(&load.fake, settings, &Log::captured());
+    let mut agent = load.agent(settings);
     load.steps(&mut agent, 8);
     assert_ne!(load.knobs(), before);
     let (board, control) = (agent.board(), agent.control());
@@ -279,9 +256,7 @@ fn a_group_no_longer_managed_after_a_reload_gets_its_values_back() {
 #[test]
 fn a_bad_configuration_at_reload_changes_nothing() {
     let mut load = Load::new();
-    let state = tempfile::tempdir().unwrap();
-    let log = Log::captured();
-    let mut agent = agent(&load.fake, settings(state.path(), Mode::Proportional), &log);
+    let mut agent = load.agent(load.settings(Mode::Proportional));
     load.steps(&mut agent, 2);
     let control = agent.control();
     let running = thread::spawn(move || {
@@ -291,7 +266,8 @@ fn a_bad_configuration_at_reload_changes_nothing() {
     });
     control.reload();
     until("it is told", || {
-        log.lines()
+        load.log
+            .lines()
             .iter()
             .any(|line| line.contains("unknown key mod"))
     });
@@ -302,9 +278,7 @@ fn a_bad_configuration_at_reload_changes_nothing() {
 #[test]
 fn groups_that_join_and_leave_are_followed_and_logged() {
     let mut load = Load::new();
-    let state = tempfile::tempdir().unwrap();
-    let log = Log::captured();
-    let mut agent = agent(&load.fake, settings(state.path(), Mode::Proportional), &log);
+    let mut agent = load.agent(load.settings(Mode::Proportional));
     load.steps(&mut agent, 2);
     load.fake.mkdir("/app/new");
     load.fake.rmdir("/app/idle");
@@ -318,9 +292,9 @@ fn groups_that_join_and_leave_are_followed_and_logged() {
     assert_eq!(paths, ["/app/heavy", "/app/light", "/app/new"]);
     for line in ["/app/new joined: weight 100 (default)", "/app/idle left"] {
         assert!(
-            log.lines().iter().any(|logged| logged == line),
+            load.log.lines().iter().any(|logged| logged == line),
             "{line}: {:?}",
-            log.lines()
+            load.log.lines()
         );
     }
     agent.finish().unwrap();
@@ -329,12 +303,7 @@ fn groups_that_join_and_leave_are_followed_and_logged() {
 #[test]
 fn a_quiet_group_is_read_seldom_and_wakes_at_once() {
     let mut load = Load::new();
-    let state = tempfile::tempdir().unwrap();
-    let mut agent = agent(
-        &load.fake,
-        settings(state.path(), Mode::Observe),
-        &Log::captured(),
-    );
+    let mut agent = load.agent(load.settings(Mode::Observe));
     load.steps(&mut agent, 12);
     let board = agent.board();
     let file = || board.report().find("idle").unwrap().file_bytes;

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{host, limit, restore_from, text, until, write, Rig};
+use common::{host, limit, one_group, restore_from, text, until, write, Rig};
 use justitia_cgroup::fake::{Fault, Gate};
 use justitia_cgroup::{FakeFs, Fs, WriterConfig};
 use justitia_policy::plan::{Knob, Value};
@@ -46,10 +46,7 @@ fn prior_values_are_restored_at_the_end() {
 
 #[test]
 fn throttles_are_lifted_before_protection_goes() {
-    let fake = host(&["a"]);
-    let a = fake.mkdir("/app/a");
-    let state = tempfile::tempdir().unwrap();
-    let mut rig = Rig::new(fake.clone(), state.path());
+    let (fake, a, _state, mut rig) = one_group();
     rig.apply(vec![
         write(a, LOW, limit(50 << 20)),
         write(a, HIGH, limit(90 << 20)),
@@ -62,10 +59,7 @@ fn throttles_are_lifted_before_protection_goes() {
 
 #[test]
 fn a_foreign_value_is_left_alone_now_and_at_the_end() {
-    let fake = host(&["a"]);
-    let a = fake.mkdir("/app/a");
-    let state = tempfile::tempdir().unwrap();
-    let mut rig = Rig::new(fake.clone(), state.path());
+    let (fake, a, _state, mut rig) = one_group();
     rig.apply(vec![
         write(a, HIGH, limit(90 << 20)),
         write(a, LOW, limit(50 << 20)),
@@ -109,10 +103,7 @@ fn a_foreign_value_is_left_alone_now_and_at_the_end() {
 
 #[test]
 fn a_foreign_value_on_a_knob_that_is_not_written_again_is_found_by_looking() {
-    let fake = host(&["a"]);
-    let a = fake.mkdir("/app/a");
-    let state = tempfile::tempdir().unwrap();
-    let mut rig = Rig::new(fake.clone(), state.path());
+    let (fake, a, _state, mut rig) = one_group();
     rig.apply(vec![write(a, LOW, limit(50 << 20))]);
     fake.foreign_write("/app/a", "memory.low", "8192");
     for _ in 0..8 {
@@ -165,10 +156,7 @@ fn reload(fake: &FakeFs, path: &str) {
 
 #[test]
 fn however_often_a_manager_sets_one_group_back_nothing_is_given_up() {
-    let fake = host(&["a"]);
-    let a = fake.mkdir("/app/a");
-    let state = tempfile::tempdir().unwrap();
-    let mut rig = Rig::new(fake.clone(), state.path());
+    let (fake, a, _state, mut rig) = one_group();
     for n in 1..=40_u64 {
         rig.apply(vec![
             write(a, LOW, limit(n << 20)),
@@ -191,10 +179,7 @@ fn however_often_a_manager_sets_one_group_back_nothing_is_given_up() {
 #[test]
 fn after_a_manager_set_both_back_neither_is_given_up_whichever_is_written_first() {
     for (first, second) in [(LOW, HIGH), (HIGH, LOW)] {
-        let fake = host(&["a"]);
-        let a = fake.mkdir("/app/a");
-        let state = tempfile::tempdir().unwrap();
-        let mut rig = Rig::new(fake.clone(), state.path());
+        let (fake, a, _state, mut rig) = one_group();
         rig.apply(vec![
             write(a, LOW, limit(50 << 20)),
             write(a, HIGH, limit(90 << 20)),
@@ -212,10 +197,7 @@ fn after_a_manager_set_both_back_neither_is_given_up_whichever_is_written_first(
 
 #[test]
 fn a_look_between_a_managers_two_writes_gives_nothing_up() {
-    let fake = host(&["a"]);
-    let a = fake.mkdir("/app/a");
-    let state = tempfile::tempdir().unwrap();
-    let mut rig = Rig::new(fake.clone(), state.path());
+    let (fake, a, _state, mut rig) = one_group();
     let plan = |n: u64| {
         vec![
             write(a, LOW, limit(n << 20)),
@@ -249,10 +231,7 @@ fn a_group_made_anew_never_gets_the_old_ones_values() {
 
 #[test]
 fn a_group_made_anew_is_ours_again_although_the_old_one_was_taken_over() {
-    let fake = host(&["a"]);
-    let a = fake.mkdir("/app/a");
-    let state = tempfile::tempdir().unwrap();
-    let mut rig = Rig::new(fake.clone(), state.path());
+    let (fake, a, _state, mut rig) = one_group();
     rig.apply(vec![write(a, LOW, limit(50 << 20))]);
     fake.foreign_write("/app/a", "memory.low", "8192");
     rig.apply(vec![write(a, LOW, limit(60 << 20))]);
@@ -405,10 +384,7 @@ fn a_write_that_fails_is_a_problem_of_its_group_alone() {
 
 #[test]
 fn a_write_that_the_kernel_refuses_is_no_foreign_write() {
-    let fake = host(&["a"]);
-    let a = fake.mkdir("/app/a");
-    let state = tempfile::tempdir().unwrap();
-    let mut rig = Rig::new(fake.clone(), state.path());
+    let (fake, a, _state, mut rig) = one_group();
     fake.inject("/app/a", "memory.low", Fault::ReadOnly);
     for n in 1..10 {
         rig.apply(vec![write(a, LOW, limit(n << 20))]);
@@ -424,10 +400,7 @@ fn a_write_that_the_kernel_refuses_is_no_foreign_write() {
 
 #[test]
 fn a_value_that_a_knob_has_already_is_not_written() {
-    let fake = host(&["a"]);
-    let a = fake.mkdir("/app/a");
-    let state = tempfile::tempdir().unwrap();
-    let mut rig = Rig::new(fake.clone(), state.path());
+    let (fake, a, _state, mut rig) = one_group();
     rig.apply(vec![
         write(a, LOW, limit(100)),
         write(a, HIGH, Value::Limit(Limit::Max)),
@@ -439,10 +412,7 @@ fn a_value_that_a_knob_has_already_is_not_written() {
 
 #[test]
 fn only_writes_that_change_a_value_are_counted() {
-    let fake = host(&["a"]);
-    let a = fake.mkdir("/app/a");
-    let state = tempfile::tempdir().unwrap();
-    let mut rig = Rig::new(fake.clone(), state.path());
+    let (_fake, a, _state, mut rig) = one_group();
     let plan = || {
         vec![
             write(a, LOW, limit(1 << 20)),

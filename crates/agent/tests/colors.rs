@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, thread};
 
-use common::{host, text, BOOT};
+use common::{full, host, text, BOOT};
 use justitia_agent::socket::{clear_color, declare_color, Server};
 use justitia_agent::{Agent, Log, Settings};
 use justitia_cgroup::{xattr, CgroupFs, FakeFs};
@@ -16,7 +16,6 @@ use justitia_discover::RuntimeDirs;
 use justitia_policy::color::{Channel, ColorSource, Standing};
 use justitia_policy::config::Mode;
 use justitia_policy::plan::Knob;
-use justitia_policy::snapshot::Host;
 use justitia_policy::units::Bytes;
 use justitia_policy::Color;
 use justitia_report::status::GroupStatus;
@@ -26,13 +25,7 @@ const NAMES: [&str; 3] = ["sated", "hungry", "silent"];
 /// A full host; every group holds 200 MiB of page cache.
 fn full_host() -> Arc<FakeFs> {
     let fake = host(&NAMES);
-    fake.set_host(Host {
-        total: Some(Bytes::mib(768)),
-        free: Some(Bytes::mib(12)),
-        file: Some(Bytes::mib(600)),
-        high_watermark: Some(Bytes::mib(16)),
-        ..Host::default()
-    });
+    fake.set_host(full());
     for name in NAMES {
         fake.update(&format!("/app/{name}"), |group| {
             group.anon = Bytes::mib(10);

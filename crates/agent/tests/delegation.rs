@@ -68,10 +68,7 @@ fn set_as_user(dir: &Path, value: &[u8]) -> Result<(), Errno> {
 fn the_owner_of_a_delegated_cgroup_declares_its_own_color_and_nobody_elses() {
     let scratch = Scratch::new();
     let real = RealFs::new(&Mount::detect().unwrap()).unwrap();
-    let config = DiscoverConfig {
-        manage: vec![format!("{}/*", scratch.name)],
-        ..DiscoverConfig::default()
-    };
+    let config = DiscoverConfig::managing(&[&format!("{}/*", scratch.name)]);
     let mut observer = Observer::new(Arc::new(real), config, RuntimeDirs::none()).unwrap();
     let mut declared = |name: &str| -> Option<Declared> {
         let snapshot = observer.observe().snapshot;

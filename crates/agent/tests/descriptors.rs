@@ -5,10 +5,9 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use justitia_agent::socket::{Board, Server};
-use justitia_policy::config::{Mode, Objective};
 use justitia_report::status::Setup;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 
@@ -16,12 +15,7 @@ use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 fn an_agent_out_of_descriptors_answers_one_client_after_the_other() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("agent.sock");
-    let setup = Setup {
-        mode: Mode::Proportional,
-        objective: Objective::Fair,
-        interval: Duration::from_secs(1),
-        since: UNIX_EPOCH,
-    };
+    let setup = Setup::default();
     let _server = Server::listen(&path, Arc::new(Board::new(setup))).unwrap();
     let status = || {
         let mut stream = UnixStream::connect(&path).unwrap();

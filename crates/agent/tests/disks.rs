@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{host, limit, restore_from, text, until, write, Rig, BOOT};
 use justitia_agent::config::DiskSettings;
 use justitia_agent::journal::Journal;
@@ -11,6 +13,7 @@ use justitia_cgroup::FakeFs;
 use justitia_policy::plan::{Knob, Value, Write};
 use justitia_policy::snapshot::GroupId;
 use rustix::io::Errno;
+use tempfile::TempDir;
 
 const DISK: &str = "block:sda";
 const KNOB: Knob = Knob::BfqLowLatency;
@@ -19,16 +22,22 @@ fn off(disk: GroupId) -> Vec<Write> {
     vec![write(disk, KNOB, Value::Switch(false))]
 }
 
+/// A host with a group and this disk, and a rig on it with its state directory.
+fn one_disk(add: fn(&FakeFs) -> GroupId) -> (Arc<FakeFs>, GroupId, TempDir, Rig) {
+    let fake = host(&["a"]);
+    let disk = add(&fake);
+    let state = tempfile::tempdir().unwrap();
+    let rig = Rig::new(fake.clone(), state.path());
+    (fake, disk, state, rig)
+}
+
 fn low_latency(fake: &FakeFs) -> String {
     text(fake, DISK, KNOB)
 }
 
 #[test]
 fn it_is_turned_off_and_comes_back() {
-    let fake = host(&["a"]);
-    let disk = fake.add_disk("sda", true);
-    let state = tempfile::tempdir().unwrap();
-    let mut rig = Rig::new(fake.clone(), state.path());
+    let (fake, disk, state, mut rig) = one_disk(|fake| fake.add_disk("sda", true));
     let devices = rig.look().snapshot.devices;
     assert_eq!(devices.len(), 1);
     assert_eq!((devices[0].path.as_str(), devices[0].id), (DISK, disk));
@@ -46,10 +55,7 @@ fn it_is_turned_off_and_comes_back() {
 
 #[test]
 fn after_a_crash_the_next_start_turns_it_on_again() {
-    let fake = host(&["a"]);
-    let disk = fake.add_disk("sda", true);
-    let state = tempfile::tempdir().unwrap();
-    let mut rig = Rig::new(fake.clone(), state.path());
+    let (fake, disk, state, mut rig) = one_disk(|fake| fake.add_disk("sda", true));
     rig.apply(off(disk));
     // No destructor of ours runs on kill -9.
     std::mem::forget(rig);
@@ -61,10 +67,7 @@ fn after_a_crash_the_next_start_turns_it_on_again() {
 #[test]
 fn low_latency_that_another_turns_on_again_is_left_alone_now_and_at_the_end() {
     for seen_by_a_look in [true, false] {
-        let fake = host(&["a"]);
-        let disk = fake.add_disk("sda", true);
-        let state = tempfile::tempdir().unwrap();
-        let mut rig = Rig::new(fake.clone(), state.path());
+        let (fake, disk, _state, mut rig) = one_disk(|fake| fake.add_disk("sda", true));
         rig.apply(off(disk));
         fake.foreign_write(DISK, "low_latency", "1");
         if seen_by_a_look {
@@ -88,10 +91,7 @@ fn low_latency_that_another_turns_on_again_is_left_alone_now_and_at_the_end() {
 #[test]
 fn a_disk_that_changed_its_scheduler_is_forgotten_and_is_another_one_later() {
     for comes_back in [true, false] {
-        let fake = host(&["a"]);
-        let disk = fake.add_disk("sda", true);
-        let state = tempfile::tempdir().unwrap();
-        let mut rig = Rig::new(fake.clone(), state.path());
+        let (fake, disk, state, mut rig) = one_disk(|fake| fake.add_disk("sda", true));
         rig.apply(off(disk));
         fake.rmdir(DISK);
         let mut other = disk;
@@ -186,10 +186,7 @@ fn served(disk: GroupId) -> Vec<Write> {
 #[test]
 fn io_cost_is_off_again_at_the_end_and_after_a_crash() {
     for crash in [false, true] {
-        let fake = host(&["a"]);
-        let disk = fake.add_cost_disk("sdb");
-        let state = tempfile::tempdir().unwrap();
-        let mut rig = Rig::new(fake.clone(), state.path());
+        let (fake, disk, state, mut rig) = one_disk(|fake| fake.add_cost_disk("sdb"));
         assert!(rig.apply(served(disk)).is_empty());
         assert!(fake
             .text(COST, "io.cost.qos")
@@ -218,10 +215,7 @@ fn io_cost_that_another_switches_off_or_configures_is_left_alone() {
         "enable=0 ctrl=auto",
         "enable=1 ctrl=user min=50.00 max=60.00",
     ] {
-        let fake = host(&["a"]);
-        let disk = fake.add_cost_disk("sdb");
-        let state = tempfile::tempdir().unwrap();
-        let mut rig = Rig::new(fake.clone(), state.path());
+        let (fake, disk, _state, mut rig) = one_disk(|fake| fake.add_cost_disk("sdb"));
         rig.apply(served(disk));
         rig.look();
         fake.foreign_write(COST, "io.cost.qos", theirs);
@@ -234,10 +228,7 @@ fn io_cost_that_another_switches_off_or_configures_is_left_alone() {
 
 #[test]
 fn with_io_cost_configured_off_no_disk_is_looked_at_and_held_values_are_restored() {
-    let fake = host(&["a"]);
-    let disk = fake.add_cost_disk("sdb");
-    let state = tempfile::tempdir().unwrap();
-    let mut rig = Rig::new(fake.clone(), state.path());
+    let (fake, disk, _state, mut rig) = one_disk(|fake| fake.add_cost_disk("sdb"));
     rig.apply(served(disk));
     rig.observer.set_disks(DiskSettings {
         iocost: false,

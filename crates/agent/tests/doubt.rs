@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{config, host, limit, restore_from, text, until, write, Rig};
+use common::{config, host, limit, one_group, restore_from, text, until, write, Rig};
 use justitia_agent::restore::restore;
 use justitia_cgroup::fake::{Fault, Gate};
 use justitia_cgroup::{Fs, WriterConfig};
@@ -18,10 +18,7 @@ const HIGH: Knob = Knob::MemoryHigh;
 #[test]
 fn a_group_that_cannot_be_opened_for_now_is_restored_later() {
     for errno in [Errno::MFILE, Errno::ACCESS, Errno::NOMEM] {
-        let fake = host(&["a"]);
-        let a = fake.mkdir("/app/a");
-        let state = tempfile::tempdir().unwrap();
-        let mut rig = Rig::new(fake.clone(), state.path());
+        let (fake, a, state, mut rig) = one_group();
         rig.apply(vec![write(a, HIGH, limit(90 << 20))]);
         fake.shut("/app/a", Some(errno));
         // It is no longer managed, and the agent cannot tell whether it still exists.
@@ -48,10 +45,7 @@ fn a_group_that_cannot_be_opened_for_now_is_restored_later() {
 #[test]
 fn a_knob_is_forgotten_only_if_its_file_is_not_there() {
     for (fault, vanished) in [(Fault::Errno(Errno::OPNOTSUPP), 0), (Fault::Absent, 1)] {
-        let fake = host(&["a"]);
-        let a = fake.mkdir("/app/a");
-        let state = tempfile::tempdir().unwrap();
-        let mut rig = Rig::new(fake.clone(), state.path());
+        let (fake, a, _state, mut rig) = one_group();
         rig.apply(vec![write(a, HIGH, limit(90 << 20))]);
         fake.inject("/app/a", "memory.high", fault);
         let restored = rig.finish();
@@ -62,10 +56,7 @@ fn a_knob_is_forgotten_only_if_its_file_is_not_there() {
 
 #[test]
 fn after_restoring_the_knobs_of_quiet_groups_are_read_at_once() {
-    let fake = host(&["a"]);
-    let a = fake.mkdir("/app/a");
-    let state = tempfile::tempdir().unwrap();
-    let mut rig = Rig::new(fake.clone(), state.path());
+    let (_fake, a, _state, mut rig) = one_group();
     rig.apply(vec![write(a, HIGH, limit(90 << 20))]);
     for _ in 0..50 {
         rig.look();

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use common::{agent, agent_settings, restore_from, Load, KNOBS, NAMES};
+use common::{restore_from, Load, KNOBS, NAMES};
 use justitia_agent::socket::{reserve, Server};
 use justitia_agent::{Agent, Log, Settings};
 use justitia_cgroup::{CgroupFs, Fs};
@@ -19,10 +19,10 @@ use proptest::prelude::*;
 /// Steps after which an agent has saved its state, in case it is killed.
 const SAVED: u32 = 14;
 
-fn settings(state: &Path) -> Settings {
+fn settings(load: &Load) -> Settings {
     Settings {
         hand_over: true,
-        ..agent_settings(state, Mode::Proportional)
+        ..load.settings(Mode::Proportional)
     }
 }
 
@@ -74,9 +74,7 @@ fn the_next_agent_goes_on_within_a_step_and_no_knob_passes_its_prior_value() {
     let mut load = Load::new();
     load.fake.add_disk("sda", true);
     let (before, owners) = (load.knobs(), owners(&load));
-    let state = tempfile::tempdir().unwrap();
-    let log = Log::captured();
-    let mut first = agent(&load.fake, settings(state.path()), &log);
+    let mut first = load.agent(settings(&load));
     load.steps(&mut first, 12);
     let (in_force, learned) = (load.knobs(), gains(&first));
     assert_ne!(in_force, before);
@@ -88,7 +86,7 @@ fn the_next_agent_goes_on_within_a_step_and_no_knob_passes_its_prior_value() {
     load.fake.clear_writes();
     // On a slow host the next agent starts late.
     load.fake.advance(Duration::from_secs(60));
-    let mut next = agent(&load.fake, settings(state.path()), &log);
+    let mut next = load.agent(settings(&load));
     assert_eq!(load.knobs(), in_force);
     load.steps(&mut next, 4);
     for (gain, learned) in gains(&next).iter().zip(&learned) {
@@ -98,7 +96,7 @@ fn the_next_agent_goes_on_within_a_step_and_no_knob_passes_its_prior_value() {
         );
     }
     assert_eq!(back(&load, &owners), [""; 0]);
-    assert!(said(&log, "continues from the previous agent"));
+    assert!(said(&load.log, "continues from the previous agent"));
     assert_eq!(
         load.fake.text("block:sda", "low_latency").unwrap().trim(),
         "0"
@@ -109,15 +107,15 @@ fn the_next_agent_goes_on_within_a_step_and_no_knob_passes_its_prior_value() {
         load.fake.text("block:sda", "low_latency").unwrap().trim(),
         "1"
     );
-    assert!(!state.path().join("handover").exists() && !state.path().join("journal").exists());
+    assert!(
+        !load.state.path().join("handover").exists() && !load.state.path().join("journal").exists()
+    );
 }
 
 #[test]
 fn a_knob_of_the_users_stays_the_users() {
     let mut load = Load::new();
-    let state = tempfile::tempdir().unwrap();
-    let log = Log::captured();
-    let mut first = agent(&load.fake, settings(state.path()), &log);
+    let mut first = load.agent(settings(&load));
     load.steps(&mut first, 8);
     load.fake
         .foreign_write("/app/light", "memory.high", "126418944");
@@ -133,7 +131,7 @@ fn a_knob_of_the_users_stays_the_users() {
     };
     let taken = users(&load);
     first.hand_over().unwrap();
-    let mut next = agent(&load.fake, settings(state.path()), &log);
+    let mut next = load.agent(settings(&load));
     load.steps(&mut next, 8);
     assert_eq!(users(&load), taken);
     next.finish().unwrap();
@@ -144,16 +142,14 @@ fn a_knob_of_the_users_stays_the_users() {
 fn a_group_that_the_next_agent_does_not_manage_gets_its_values_back() {
     let mut load = Load::new();
     let owners = owners(&load);
-    let state = tempfile::tempdir().unwrap();
-    let log = Log::captured();
-    let mut first = agent(&load.fake, settings(state.path()), &log);
+    let mut first = load.agent(settings(&load));
     load.steps(&mut first, 8);
     first.hand_over().unwrap();
     let others = Settings {
         manage: vec!["/app/heavy".into(), "/app/idle".into()],
-        ..settings(state.path())
+        ..settings(&load)
     };
-    let mut next = agent(&load.fake, others, &log);
+    let mut next = load.agent(others);
     load.steps(&mut next, 3);
     for knob in KNOBS {
         let key = ("/app/light".to_owned(), knob);
@@ -166,10 +162,8 @@ fn a_group_that_the_next_agent_does_not_manage_gets_its_values_back() {
 #[test]
 fn a_reservation_outlasts_the_handover() {
     let mut load = Load::new();
-    let state = tempfile::tempdir().unwrap();
-    let log = Log::captured();
-    let mut first = agent(&load.fake, settings(state.path()), &log);
-    let socket = state.path().join("agent.sock");
+    let mut first = load.agent(settings(&load));
+    let socket = load.state.path().join("agent.sock");
     let server = Server::listen(&socket, first.board()).unwrap();
     load.steps(&mut first, 1);
     let minute = Duration::from_secs(60);
@@ -177,7 +171,7 @@ fn a_reservation_outlasts_the_handover() {
     load.steps(&mut first, 1);
     drop(server);
     first.hand_over().unwrap();
-    let mut next = agent(&load.fake, settings(state.path()), &log);
+    let mut next = load.agent(settings(&load));
     load.steps(&mut next, 1);
     let guard = next.board().report().guard.unwrap();
     assert_eq!(guard.reserved_bytes, 20 << 20);
@@ -189,14 +183,12 @@ fn when_the_state_cannot_be_saved_everything_is_restored() {
     for name in ["handover.new", "handover"] {
         let mut load = Load::new();
         let before = load.knobs();
-        let state = tempfile::tempdir().unwrap();
-        let log = Log::captured();
-        let mut first = agent(&load.fake, settings(state.path()), &log);
+        let mut first = load.agent(settings(&load));
         load.steps(&mut first, 8);
-        fs::create_dir(state.path().join(name)).unwrap();
+        fs::create_dir(load.state.path().join(name)).unwrap();
         let _ = first.hand_over();
         assert_eq!(load.knobs(), before, "{name}");
-        assert!(said(&log, "nothing is handed over"), "{name}");
+        assert!(said(&load.log, "nothing is handed over"), "{name}");
     }
 }
 
@@ -204,14 +196,12 @@ fn when_the_state_cannot_be_saved_everything_is_restored() {
 fn an_agent_without_handover_saves_no_state_for_the_next_one() {
     let mut load = Load::new();
     let before = load.knobs();
-    let state = tempfile::tempdir().unwrap();
-    let log = Log::captured();
-    let plain = agent_settings(state.path(), Mode::Proportional);
-    let mut first = agent(&load.fake, plain, &log);
+    let plain = load.settings(Mode::Proportional);
+    let mut first = load.agent(plain);
     load.steps(&mut first, SAVED);
-    assert!(!state.path().join("handover").exists());
+    assert!(!load.state.path().join("handover").exists());
     std::mem::forget(first);
-    agent(&load.fake, settings(state.path()), &log);
+    load.agent(settings(&load));
     assert_eq!(load.knobs(), before);
 }
 
@@ -319,11 +309,9 @@ fn damage(path: &Path, damage: Damage, load: &Load) {
 
 fn run(case: &Case) -> Result<(), TestCaseError> {
     let mut load = Load::new();
-    let state = tempfile::tempdir().unwrap();
-    let path = state.path().join("handover");
-    let log = Log::captured();
+    let path = load.state.path().join("handover");
     let mut expected = owners(&load);
-    let mut first = agent(&load.fake, settings(state.path()), &log);
+    let mut first = load.agent(settings(&load));
     load.steps(&mut first, case.steps);
     if case.killed {
         // No destructor of ours runs on kill -9.
@@ -359,21 +347,17 @@ fn run(case: &Case) -> Result<(), TestCaseError> {
             Damage::OtherMode => Mode::Justitia,
             _ => Mode::Proportional,
         };
-        let mut next = agent(
-            &load.fake,
-            Settings {
-                hand_over: true,
-                ..agent_settings(state.path(), mode)
-            },
-            &log,
-        );
+        let mut next = load.agent(Settings {
+            hand_over: true,
+            ..load.settings(mode)
+        });
         prop_assert!(!path.exists(), "a state is used once");
         if goes_on {
             prop_assert_eq!(load.fake.writes(), Vec::new(), "before the first step");
         } else {
             prop_assert_eq!(&owners(&load), &expected, "not gone on from");
         }
-        let refused = said(&log, "cannot continue");
+        let refused = said(&load.log, "cannot continue");
         prop_assert_eq!(refused, left && case.damage != Damage::None);
         match case.next {
             Next::Lives => {
@@ -391,7 +375,7 @@ fn run(case: &Case) -> Result<(), TestCaseError> {
         }
     }
     let fs: Fs = load.fake.clone();
-    restore_from(&fs, state.path());
+    restore_from(&fs, load.state.path());
     prop_assert_eq!(&owners(&load), &expected);
     Ok(())
 }

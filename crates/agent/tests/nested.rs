@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use common::{host, restore_from, BOOT};
+use common::{full, host, restore_from, BOOT};
 use justitia_agent::{Agent, Log, Settings};
 use justitia_cgroup::{xattr, CgroupFs as _, FakeFs};
 use justitia_discover::RuntimeDirs;
@@ -29,13 +29,7 @@ struct Host {
 impl Host {
     fn new(state: &Path) -> Host {
         let fake = host(&CONTAINERS);
-        fake.set_host(justitia_policy::snapshot::Host {
-            total: Some(Bytes::mib(768)),
-            free: Some(Bytes::mib(12)),
-            file: Some(Bytes::mib(600)),
-            high_watermark: Some(Bytes::mib(16)),
-            ..Default::default()
-        });
+        fake.set_host(full());
         for path in paths() {
             fake.update(&path, |group| {
                 group.bfq_weight = Some(100);

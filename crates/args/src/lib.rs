@@ -10,12 +10,25 @@ use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::Parser;
 use justitia_report::say::{self, two_lines};
-use justitia_report::Exit;
+use justitia_report::{Error, Exit};
 
 pub mod lab;
 pub mod probe;
 pub mod web;
+
+/// The `main` of a program: runs it with its arguments, prints its error and returns its exit code.
+pub fn main<C: Parser>(run: impl FnOnce(&C) -> Result<(), Error>) -> ExitCode {
+    let arguments = match C::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return answer(&error),
+    };
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => say::error(&error),
+    }
+}
 
 /// Prints clap's error as one line of cause and one of remedy; prints help and version unchanged.
 ///

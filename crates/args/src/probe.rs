@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 
 mod values;
@@ -63,7 +64,7 @@ pub enum Kind {
 #[command(next_help_heading = "Probe")]
 pub struct CommonArgs {
     /// Path of the cgroup below the cgroup2 mount, or its last part if the cgroup is managed
-    #[arg(long, value_name = "GROUP")]
+    #[arg(long, value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub group: Option<String>,
     /// The cgroup this probe runs in; the default
     #[arg(long = "self", conflicts_with = "group")]
@@ -187,7 +188,7 @@ Examples:
   justitia probe mysql --host db --tls-ca /etc/mysql/ca.pem --min-tps 1700 --group db")]
 pub struct MysqlArgs {
     /// Host [default: localhost by its address, 127.0.0.1]
-    #[arg(long)]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub host: Option<String>,
     /// TCP port [default: 3306]
     #[arg(long)]
@@ -245,7 +246,7 @@ Examples:
 )]
 pub struct PostgresArgs {
     /// Host, or the directory of the server's socket
-    #[arg(long, default_value = "/var/run/postgresql")]
+    #[arg(long, default_value = "/var/run/postgresql", value_parser = NonEmptyStringValueParser::new())]
     pub host: String,
     /// Port; also part of the socket's name
     #[arg(long, default_value_t = 5432)]
@@ -295,7 +296,7 @@ Examples:
 )]
 pub struct RedisArgs {
     /// Host, rediss://HOST:PORT for TLS, or the path of the server's socket
-    #[arg(long, default_value = "127.0.0.1")]
+    #[arg(long, default_value = "127.0.0.1", value_parser = NonEmptyStringValueParser::new())]
     pub host: String,
     /// TCP port [default: 6379]
     #[arg(long)]
@@ -407,7 +408,7 @@ pub struct PrometheusArgs {
     #[arg(value_name = "URL")]
     pub url: String,
     /// The query
-    #[arg(value_name = "QUERY")]
+    #[arg(value_name = "QUERY", value_parser = NonEmptyStringValueParser::new())]
     pub query: String,
     /// Thresholds for its number.
     #[command(flatten)]

@@ -1,8 +1,19 @@
 //! Errors of cgroups and disks. Every error is one line of cause ([`std::fmt::Display`]) and one of remedy.
 
+use std::fmt::{self, Display};
+
 use rustix::io::Errno;
 
 use crate::fs::disk_name;
+
+/// The system's words for an error, without the "(os error N)" that Rust adds.
+pub fn plain(error: &impl Display) -> String {
+    let text = error.to_string();
+    match text.find(" (os error ") {
+        Some(end) => text[..end].to_lowercase(),
+        None => text,
+    }
+}
 
 /// Names the owner of a path: a disk or a cgroup.
 fn owner(path: &str) -> String {
@@ -12,118 +23,99 @@ fn owner(path: &str) -> String {
     }
 }
 
-/// Access to one file of a cgroup failed. `file` is the file's name, `path` the cgroup's.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// Access to one file of a cgroup or disk failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    /// The cgroup, or the disk.
+    pub path: String,
+    /// The file's name.
+    pub file: &'static str,
+    /// The reason.
+    pub why: Why,
+}
+
+/// The reason why an access failed, with the kernel's error number.
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Error {
+pub enum Why {
     /// The cgroup was removed (`ENODEV` on an open file, `ENOENT` on its directory).
-    #[error("{} is gone", owner(path))]
-    Gone {
-        /// The cgroup.
-        path: String,
-    },
+    Gone,
     /// The cgroup is there, the file is not: its controller is off or the kernel lacks it.
-    #[error("{} has no {file}", owner(path))]
-    Absent {
-        /// The cgroup.
-        path: String,
-        /// The file.
-        file: &'static str,
-    },
+    Absent,
     /// `EACCES`, `EPERM` or `EROFS`.
-    #[error("no permission for {file} of {} ({errno})", owner(path))]
-    Denied {
-        /// The cgroup.
-        path: String,
-        /// The file.
-        file: &'static str,
-        /// The kernel's error number.
-        errno: Errno,
-    },
+    Denied(Errno),
     /// `EOPNOTSUPP`, `ENOSYS`: the kernel has the file but not the function (PSI off, say).
-    #[error("the kernel does not support {file} of {} ({errno})", owner(path))]
-    Unsupported {
-        /// The cgroup.
-        path: String,
-        /// The file.
-        file: &'static str,
-        /// The kernel's error number.
-        errno: Errno,
-    },
-    /// `EINVAL`, `ERANGE`, or a value of the wrong kind for the knob.
-    #[error("{file} of {} does not take {value:?}", owner(path))]
-    Invalid {
-        /// The cgroup.
-        path: String,
-        /// The file.
-        file: &'static str,
-        /// The value written.
-        value: String,
-    },
+    Unsupported(Errno),
+    /// `EINVAL`, `ERANGE`, or a value of the wrong kind for the knob: this one.
+    Invalid(String),
     /// `EBUSY` or `EINTR` on every retry.
-    #[error("{file} of {} stays busy ({errno})", owner(path))]
-    Busy {
-        /// The cgroup.
-        path: String,
-        /// The file.
-        file: &'static str,
-        /// The kernel's error number.
-        errno: Errno,
-    },
+    Busy(Errno),
     /// Anything else.
-    #[error("{file} of {}: {errno}", owner(path))]
-    Io {
-        /// The cgroup.
-        path: String,
-        /// The file.
-        file: &'static str,
-        /// The kernel's error number.
-        errno: Errno,
-    },
+    Io(Errno),
+}
+
+impl std::error::Error for Error {}
+
+impl Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (owner, file) = (owner(&self.path), self.file);
+        match &self.why {
+            Why::Gone => write!(f, "{owner} is gone"),
+            Why::Absent => write!(f, "{owner} has no {file}"),
+            Why::Denied(errno) => {
+                write!(f, "no permission for {file} of {owner} ({})", plain(errno))
+            }
+            Why::Unsupported(errno) => {
+                let errno = plain(errno);
+                write!(f, "the kernel does not support {file} of {owner} ({errno})")
+            }
+            Why::Invalid(value) => write!(f, "{file} of {owner} does not take {value:?}"),
+            Why::Busy(errno) => write!(f, "{file} of {owner} stays busy ({})", plain(errno)),
+            Why::Io(errno) => write!(f, "{file} of {owner}: {}", plain(errno)),
+        }
+    }
 }
 
 impl Error {
     /// Maps the error number of an access to `file` of the cgroup `path`.
     pub fn from_errno(path: &str, file: &'static str, errno: Errno) -> Error {
+        let why = match errno {
+            Errno::NODEV => Why::Gone,
+            Errno::NOENT => Why::Absent,
+            Errno::ACCESS | Errno::PERM | Errno::ROFS => Why::Denied(errno),
+            Errno::OPNOTSUPP | Errno::NOSYS => Why::Unsupported(errno),
+            Errno::INVAL | Errno::RANGE => Why::Invalid(String::new()),
+            Errno::BUSY | Errno::INTR => Why::Busy(errno),
+            _ => Why::Io(errno),
+        };
         let path = path.to_owned();
-        match errno {
-            Errno::NODEV => Error::Gone { path },
-            Errno::NOENT => Error::Absent { path, file },
-            Errno::ACCESS | Errno::PERM | Errno::ROFS => Error::Denied { path, file, errno },
-            Errno::OPNOTSUPP | Errno::NOSYS => Error::Unsupported { path, file, errno },
-            Errno::INVAL | Errno::RANGE => Error::Invalid {
-                path,
-                file,
-                value: String::new(),
-            },
-            Errno::BUSY | Errno::INTR => Error::Busy { path, file, errno },
-            _ => Error::Io { path, file, errno },
-        }
+        Error { path, file, why }
     }
 
     /// True if the cgroup no longer exists.
     pub fn is_gone(&self) -> bool {
-        matches!(self, Error::Gone { .. })
+        self.why == Why::Gone
     }
 
     /// The remedy, in one line.
     pub fn remedy(&self) -> &'static str {
-        match self {
-            Error::Gone { .. } => "ignore it; a new group with the same path is another group",
-            Error::Absent { path, .. } if disk_name(path).is_some() => {
+        let of_disk = disk_name(&self.path).is_some();
+        match self.why {
+            Why::Gone => "ignore it; a new group with the same path is another group",
+            Why::Absent if of_disk => {
                 "select a scheduler that supports weights; under this one they have no effect"
             }
-            Error::Absent { .. } => {
+            Why::Absent => {
                 "enable the controller in the parent's cgroup.subtree_control, or update the kernel"
             }
-            Error::Denied { path, .. } if disk_name(path).is_some() => {
+            Why::Denied(_) if of_disk => {
                 "run as root, with sysfs writable (in a container, the host's)"
             }
-            Error::Denied { .. } => "run as root, with the cgroup2 mount writable",
-            Error::Unsupported { .. } => "boot with psi=1, or boot a kernel that supports it",
-            Error::Invalid { .. } => "use a value that the kernel's cgroup-v2 documentation allows",
-            Error::Busy { .. } => "try again in a second",
-            Error::Io { .. } => "see the kernel log",
+            Why::Denied(_) => "run as root, with the cgroup2 mount writable",
+            Why::Unsupported(_) => "boot with psi=1, or boot a kernel that supports it",
+            Why::Invalid(_) => "use a value that the kernel's cgroup-v2 documentation allows",
+            Why::Busy(_) => "try again in a second",
+            Why::Io(_) => "see the kernel log",
         }
     }
 }
@@ -160,7 +152,7 @@ pub enum MountError {
         mount: String,
     },
     /// The mount cannot be written.
-    #[error("no permission to write to {mount} ({errno})")]
+    #[error("no permission to write to {mount} ({})", plain(errno))]
     NotWritable {
         /// The mount.
         mount: String,
@@ -168,7 +160,7 @@ pub enum MountError {
         errno: Errno,
     },
     /// A file that every Linux has could not be read.
-    #[error("cannot read {file}: {errno}")]
+    #[error("cannot read {file}: {}", plain(errno))]
     Unreadable {
         /// The file.
         file: String,
@@ -232,7 +224,10 @@ mod tests {
     #[test]
     fn a_disk_is_called_a_disk() {
         let error = Error::from_errno("block:sda", "low_latency", Errno::ROFS);
-        assert!(error.to_string().contains("low_latency of disk sda"));
+        assert_eq!(
+            error.to_string(),
+            "no permission for low_latency of disk sda (read-only file system)"
+        );
         assert!(error.remedy().contains("sysfs"));
     }
 

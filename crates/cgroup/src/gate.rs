@@ -15,6 +15,8 @@ use std::io;
 use justitia_policy::snapshot::GroupId;
 use rustix::io::Errno;
 
+use crate::error::plain;
+
 pub use abi::{Config, Device, Info, Member, LENGTHS, VERSION, WEIGHT_MAX};
 pub use real::open;
 
@@ -99,7 +101,7 @@ pub enum GateError {
     #[error("the kernel module speaks another version of {PATH} than this program, which speaks {VERSION}")]
     Version,
     /// It refused a request.
-    #[error("{PATH} refused to {what} ({errno})")]
+    #[error("{PATH} refused to {what} ({})", plain(errno))]
     Refused {
         /// The request.
         what: &'static str,

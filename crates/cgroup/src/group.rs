@@ -14,7 +14,7 @@ use justitia_policy::knob::{Kind, Knob, Value};
 use justitia_policy::snapshot::GroupId;
 use rustix::io::Errno;
 
-use crate::{parse, Buffer, Device, Directory, Error, File};
+use crate::{parse, Buffer, Device, Directory, Error, File, Why};
 
 /// Names of the extended attributes of cgroup directories that Justitia reads.
 pub mod xattr {
@@ -124,7 +124,7 @@ impl Group {
     pub fn has_knob(&self, knob: Knob) -> Result<bool, Error> {
         match self.read(File::of_knob(knob), &mut Buffer::new()) {
             Ok(()) => Ok(true),
-            Err(Error::Absent { .. }) => Ok(false),
+            Err(error) if error.why == Why::Absent => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -156,7 +156,7 @@ impl Group {
         let refused = &self.0.quirks().no_swappiness;
         if !refused.load(Ordering::Relaxed) {
             match self.write(knob, &format!("{bytes} swappiness=0")) {
-                Err(Error::Invalid { .. }) => {}
+                Err(error) if matches!(error.why, Why::Invalid(_)) => {}
                 result => return result,
             }
         }
@@ -246,11 +246,9 @@ impl Group {
     }
 
     fn invalid(&self, knob: Knob, value: &str) -> Error {
-        Error::Invalid {
-            path: self.path().to_owned(),
-            file: knob.file_name(),
-            value: value.to_owned(),
-        }
+        let path = self.path().to_owned();
+        let (file, why) = (knob.file_name(), Why::Invalid(value.to_owned()));
+        Error { path, file, why }
     }
 
     pub(crate) fn error(&self, file: &'static str, errno: Errno) -> Error {

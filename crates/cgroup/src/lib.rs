@@ -5,7 +5,7 @@
 //! writes without blocking the caller. Only [`Events`] waits.
 //!
 //! Invariants: a value that could not be read is `None` or an error, never zero; a removed group stays
-//! [`Error::Gone`], whatever is created later under its path; this crate decides nothing.
+//! [`Why::Gone`], whatever is created later under its path; this crate decides nothing.
 //!
 //! Left out on purpose: cgroup v1, creating cgroups, moving processes.
 #![warn(missing_docs)]
@@ -26,7 +26,7 @@ mod real;
 pub mod survey;
 pub mod writer;
 
-pub use error::{Error, MountError};
+pub use error::{Error, MountError, Why};
 pub use events::{Events, Wake, Waker};
 #[cfg(any(test, feature = "fake"))]
 pub use fake::FakeFs;

@@ -18,8 +18,7 @@ use justitia_agent::socket::{Board, Server};
 use justitia_policy::config::Config;
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::{
-    Ages, CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic,
-    WeightSource,
+    CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic, WeightSource,
 };
 use justitia_policy::units::{Bytes, Limit, Weight};
 use justitia_policy::{step, State};
@@ -36,14 +35,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::create_dir_all(&dir)?;
     let config = Config::default();
     let board = Arc::new(Board::new(Setup {
-        mode: config.mode,
-        objective: config.objective,
-        interval: SECOND,
         since: SystemTime::now(),
+        ..Setup::default()
     }));
     let _server = Server::listen(&dir.join("agent.sock"), board.clone())?;
 
-    let mut groups: Vec<Group> = std::iter::once(pods())
+    let mut groups: Vec<Group> = std::iter::once(Group::new(GroupId(1), "/kubepods.slice"))
         .chain((0..count).map(group))
         .collect();
     let priors: BTreeMap<(GroupId, Knob), Value> = groups
@@ -117,34 +114,11 @@ fn wave(tick: u64, period: f64, phase: f64) -> f64 {
     0.5 + 0.5 * ((tick as f64 / period + phase) * std::f64::consts::TAU).sin()
 }
 
-/// The unmanaged ancestor of all groups.
-fn pods() -> Group {
-    Group {
-        id: GroupId(1),
-        parent: None,
-        path: "/kubepods.slice".into(),
-        weight: None,
-        weight_source: WeightSource::Default,
-        delegated: false,
-        memory: Memory::default(),
-        traffic: Traffic::default(),
-        pressure: Pressure::default(),
-        knobs: Knobs::default(),
-        cache: CacheCounters::default(),
-        read_after_s: None,
-        ages: Ages::default(),
-        worth: None,
-        declared: None,
-    }
-}
-
 fn group(n: u64) -> Group {
     let kind = n as usize % NAMES.len();
-    let pod = n / 4;
+    let path = format!("/kubepods.slice/pod{:04}/{}", n / 4, NAMES[kind]);
     Group {
-        id: GroupId(n + 2),
         parent: Some(GroupId(1)),
-        path: format!("/kubepods.slice/pod{pod:04}/{}", NAMES[kind]),
         weight: Weight::new(WEIGHTS[kind]).ok(),
         weight_source: WeightSource::OciBlockIo,
         memory: Memory {
@@ -182,7 +156,7 @@ fn group(n: u64) -> Group {
             throttled_us: Some(0),
             ..CacheCounters::default()
         },
-        ..pods()
+        ..Group::new(GroupId(n + 2), &path)
     }
 }
 

@@ -172,6 +172,21 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
+    /// The properties of a file.
+    pub(crate) const FILE: Screen = Screen {
+        width: None,
+        colors: false,
+    };
+
+    /// A terminal without colors.
+    #[cfg(test)]
+    pub(crate) const fn wide(columns: usize) -> Screen {
+        Screen {
+            width: Some(columns),
+            colors: false,
+        }
+    }
+
     /// The properties of stdout: a terminal has its width, a file has no limit. `COLUMNS` overrides the width
     /// of both.
     pub(crate) fn stdout() -> Screen {
@@ -414,10 +429,7 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_nothing_trails() {
-        let text = table(Screen {
-            width: None,
-            colors: false,
-        });
+        let text = table(Screen::FILE);
         assert_eq!(
             &*text,
             "GROUP                  WEIGHT  COLOR\n\
@@ -429,19 +441,13 @@ mod tests {
     #[test]
     fn a_narrow_terminal_loses_columns_first_and_then_the_fronts_of_paths() {
         for width in [36, 30, 20] {
-            let text = table(Screen {
-                width: Some(width),
-                colors: false,
-            });
+            let text = table(Screen::wide(width));
             assert!(
                 text.lines().all(|line| line.chars().count() <= width),
                 "{width}:\n{text}"
             );
         }
-        let text = table(Screen {
-            width: Some(20),
-            colors: false,
-        });
+        let text = table(Screen::wide(20));
         assert!(!text.contains("COLOR") && text.contains('…'), "{text}");
         assert!(text.contains("long/path"), "{text}");
     }
@@ -465,10 +471,7 @@ mod tests {
             cause: name.into(),
             remedy: name.into(),
         });
-        let screen = Screen {
-            width: None,
-            colors: false,
-        };
+        let screen = Screen::FILE;
         let painted = |name: &&str| ((*name).to_owned(), Some(Color::Red));
         let table = Table::of([name]).left("GROUP", 0, painted);
         page.append(&table.render(screen));

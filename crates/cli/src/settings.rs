@@ -30,9 +30,9 @@ pub(crate) struct OutputArgs {
     pub(crate) json: bool,
 }
 
-/// Settings of the policy; each has precedence over the configuration file.
+/// The cgroups that a command is about.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
-pub(crate) struct PolicyArgs {
+pub(crate) struct GlobArgs {
     /// Cgroups to manage, relative to the cgroup2 mount; may be repeated
     /// [default: the containers, pods and VMs that are found, and services that have a weight]
     #[arg(long, value_name = "GLOB")]
@@ -40,6 +40,13 @@ pub(crate) struct PolicyArgs {
     /// Cgroups to leave alone; may be repeated
     #[arg(long, value_name = "GLOB")]
     pub(crate) exclude: Vec<String>,
+}
+
+/// Settings of the policy; each has precedence over the configuration file.
+#[derive(Debug, Clone, Default, PartialEq, Args)]
+pub(crate) struct PolicyArgs {
+    #[command(flatten)]
+    pub(crate) globs: GlobArgs,
     /// Part of the policy that is in force [default: proportional]
     #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(Mode::NAMES))]
     pub(crate) mode: Option<String>,
@@ -77,8 +84,8 @@ pub(crate) fn with_policy(config: &ConfigArgs, policy: &PolicyArgs) -> Result<Se
         settings.interval = parse_interval("--interval", interval)?;
     }
     for (globs, set) in [
-        (&policy.manage, &mut settings.manage),
-        (&policy.exclude, &mut settings.exclude),
+        (&policy.globs.manage, &mut settings.manage),
+        (&policy.globs.exclude, &mut settings.exclude),
     ] {
         check_globs(globs)?;
         if !globs.is_empty() {

@@ -39,6 +39,14 @@ fn refused(arguments: &[&str], codes: &[i32]) -> (String, String) {
     (cause.to_owned(), remedy.to_owned())
 }
 
+/// The arguments of a command line. Two spaces in a row are an empty argument between them.
+fn words(line: &str) -> Vec<&str> {
+    match line {
+        "" => Vec::new(),
+        line => line.split(' ').collect(),
+    }
+}
+
 fn refused_over(config: &str, dir: &Path) -> (String, String) {
     let file = dir.join("justitia.toml");
     fs::write(&file, config).unwrap();
@@ -47,84 +55,90 @@ fn refused_over(config: &str, dir: &Path) -> (String, String) {
 
 #[test]
 fn wrong_arguments_are_wrong_usage() {
-    for (arguments, cause, remedy) in [
-        (&[][..], "no command given", "justitia --help"),
-        (&["statsu"], "statsu", "did you mean status?"),
+    for (line, cause, remedy) in [
+        ("", "no command given", "justitia --help"),
+        ("statsu", "statsu", "did you mean status?"),
+        ("run --mod observe", "--mod", "did you mean --mode?"),
         (
-            &["run", "--mod", "observe"],
-            "--mod",
-            "did you mean --mode?",
-        ),
-        (
-            &["run", "--mode", "propotional"],
+            "run --mode propotional",
             "propotional",
             "did you mean proportional?",
         ),
+        ("run --mode fast", "fast", "observe, justitia, proportional"),
+        ("run --objective equal", "equal", "fair, strict"),
+        ("run --interval 1ms", "--interval 1ms", "1s, 500ms"),
         (
-            &["run", "--mode", "fast"],
-            "fast",
-            "observe, justitia, proportional",
-        ),
-        (&["run", "--objective", "equal"], "equal", "fair, strict"),
-        (&["run", "--interval", "1ms"], "--interval 1ms", "1s, 500ms"),
-        (
-            &["run", "--listen", "localhost"],
+            "run --listen localhost",
             "listen localhost",
             "127.0.0.1:9619",
         ),
-        (&["run", "--manage", ""], "", "/app/*"),
-        (&["plan", "--mode"], "--mode", ""),
-        (&["explain"], "GROUP", ""),
-        (&["weight", "/app/db", "0"], "weight 0", "1 to 10000"),
+        ("run --manage ", "", "/app/*"),
+        ("plan --mode", "--mode", ""),
+        ("explain", "GROUP", ""),
+        ("weight /app/db 0", "weight 0", "1 to 10000"),
+        ("weight /app/db 10001", "weight 10001", "1 to 10000"),
+        ("weight /app/db -5", "weight -5", "1 to 10000"),
+        ("weight /app/db heavy", "weight heavy", "1 to 10000"),
+        ("weight /app/db 5 --unset", "--unset", ""),
+        ("probe", "no command given", "justitia --help"),
+        ("probe mysq", "mysq", "did you mean mysql?"),
+        ("probe mysql", "--min-tps", "justitia probe mysql --help"),
         (
-            &["weight", "/app/db", "10001"],
-            "weight 10001",
-            "1 to 10000",
-        ),
-        (&["weight", "/app/db", "-5"], "weight -5", "1 to 10000"),
-        (
-            &["weight", "/app/db", "heavy"],
-            "weight heavy",
-            "1 to 10000",
-        ),
-        (&["weight", "/app/db", "5", "--unset"], "--unset", ""),
-        (&["probe"], "no command given", "justitia --help"),
-        (&["probe", "mysq"], "mysq", "did you mean mysql?"),
-        (
-            &["probe", "mysql"],
-            "--min-tps",
-            "justitia probe mysql --help",
-        ),
-        (
-            &["probe", "exec", "--interval", "1ms", "true"],
+            "probe exec --interval 1ms true",
             "--interval 1ms",
             "1s, 500ms",
         ),
         (
-            &["probe", "http", "ftp://h/", "--max-latency", "1s"],
+            "probe http ftp://h/ --max-latency 1s",
             "ftp://h/",
             "exec with curl",
         ),
         (
-            &["probe", "mysql", "--host", "a:b@h", "--min-tps", "1"],
+            "probe mysql --host a:b@h --min-tps 1",
             "must not carry",
             "--password-file",
         ),
         (
-            &["probe", "prometheus", "http://a:b@h/", "up", "--red", "1"],
+            "probe prometheus http://a:b@h/ up --red 1",
             "must not carry",
             "everybody can list",
         ),
-        (&["vm", "--interval", "1ms"], "--interval 1ms", "1s, 500ms"),
-        (&["vm", "run", "--policy", "mru"], "mru", "lru2"),
-        (&["vm", "run", "--weight", "db"], "--weight db", "NAME=N"),
-        (&["vm", "run", "--weight", "db=0"], "weight 0", "1 to 10000"),
-        (&["vm", "policy", "arc"], "arc", "justitia"),
-        (&["completions", "csh"], "csh", "bash"),
+        (
+            "probe http http:// --max-latency 1s",
+            "http:// is malformed or has no host",
+            "http://HOST:PORT/PATH",
+        ),
+        (
+            "probe prometheus http://h:99999/ up --red 1",
+            "http://h:99999/ is malformed",
+            "http://HOST:PORT/PATH",
+        ),
+        ("probe redis --host  --max-latency 1s", "--host", "--help"),
+        ("explain ", "GROUP", "--help"),
+        ("doctor ", "GROUP", "--help"),
+        ("vm --interval 1ms", "--interval 1ms", "1s, 500ms"),
+        ("vm run --policy mru", "mru", "lru2"),
+        ("vm run --weight db", "--weight db", "NAME=N"),
+        ("vm run --weight db=0", "weight 0", "1 to 10000"),
+        ("vm policy arc", "arc", "justitia"),
+        ("completions csh", "csh", "bash"),
+        ("reserve db", "<SIZE>", "--help"),
+        ("reserve db much", "SIZE much is not a size", "4G"),
+        ("reserve db -4G", "-4", "--help"),
+        ("reserve db 4X", "SIZE 4X", "4G"),
+        ("reserve db 0", "no size to reserve", "--clear"),
+        ("reserve db 1G --for 0", "--for 0", "500ms"),
+        (
+            "reserve db 1G --for 2h",
+            "--for 2h is not a time from 1s to 1h",
+            "500ms",
+        ),
+        ("reserve db 1G --clear", "--clear", "--help"),
+        ("warm", "<PATH>", "--help"),
     ] {
-        let (said_cause, said_remedy) = refused(arguments, &[2]);
-        assert!(said_cause.contains(cause), "{arguments:?}: {said_cause}");
-        assert!(said_remedy.contains(remedy), "{arguments:?}: {said_remedy}");
+        let (said_cause, said_remedy) = refused(&words(line), &[2]);
+        assert!(said_cause.contains(cause), "{line}: {said_cause}");
+        assert!(said_remedy.contains(remedy), "{line}: {said_remedy}");
     }
 }
 
@@ -148,6 +162,23 @@ fn a_wrong_configuration_is_wrong_usage_and_names_the_line() {
             "1 to 10000",
         ),
         ("mode = \n", ":1: ", "TOML"),
+        (
+            "[guard]\nenable = true\n",
+            ":2: unknown key enable",
+            "enabled",
+        ),
+        (
+            "[guard]\nenabled = 1\n",
+            ":2: enabled is not",
+            "true or false",
+        ),
+        ("[guard]\nreserve = '95%'\n", ":2: reserve 95%", "2%"),
+        (
+            "[guard]\nroot_share = 'all'\n",
+            ":2: root_share all",
+            "512M",
+        ),
+        ("[guard]\nreserve = 5\n", ":2: reserve is not", "2%"),
     ] {
         let (said_cause, said_remedy) = refused_over(config, dir.path());
         assert!(said_cause.contains(cause), "{said_cause}");
@@ -171,86 +202,18 @@ fn a_wrong_configuration_is_wrong_usage_and_names_the_line() {
 #[test]
 fn without_an_agent_there_is_nobody_to_ask() {
     let dir = tempfile::tempdir().unwrap();
-    let state = dir.path().to_str().unwrap();
-    for arguments in [
-        &["status", "--state-dir", state][..],
-        &["status", "--json", "--state-dir", state],
-        &["explain", "/app/db", "--state-dir", state],
+    for line in [
+        "status",
+        "status --json",
+        "explain /app/db",
+        "reserve /app/db 1G",
+        "reserve /app/db --clear --json",
+        "warm Cargo.toml",
     ] {
-        let (cause, remedy) = refused(arguments, &[1]);
+        let line = format!("{line} --state-dir {}", dir.path().display());
+        let (cause, remedy) = refused(&words(&line), &[1]);
         assert!(cause.starts_with("no agent listens at"), "{cause}");
         assert!(remedy.contains("justitia run"), "{remedy}");
-    }
-}
-
-#[test]
-fn reserving_and_warming_refuse_nonsense_and_need_an_agent() {
-    let dir = tempfile::tempdir().unwrap();
-    let state = dir.path().to_str().unwrap();
-    for (arguments, cause, remedy) in [
-        (&["reserve", "db"][..], "<SIZE>", "--help"),
-        (&["reserve", "db", "much"], "SIZE much is not a size", "4G"),
-        (&["reserve", "db", "-4G"], "-4", "--help"),
-        (&["reserve", "db", "4X"], "SIZE 4X", "4G"),
-        (&["reserve", "db", "0"], "no size to reserve", "--clear"),
-        (&["reserve", "db", "1G", "--for", "0"], "--for 0", "500ms"),
-        (
-            &["reserve", "db", "1G", "--for", "2h"],
-            "--for 2h is not a time from 1s to 1h",
-            "500ms",
-        ),
-        (&["reserve", "db", "1G", "--clear"], "--clear", "--help"),
-        (&["warm"], "<PATH>", "--help"),
-    ] {
-        let (said, what_to_do) = refused(arguments, &[2]);
-        assert!(said.contains(cause), "{arguments:?}: {said}");
-        assert!(what_to_do.contains(remedy), "{arguments:?}: {what_to_do}");
-    }
-    let (cause, _) = refused(&["warm", "/nonexistent/file"], &[1]);
-    assert!(cause.contains("/nonexistent/file"), "{cause}");
-    for arguments in [
-        &["reserve", "/app/db", "1G", "--state-dir", state][..],
-        &[
-            "reserve",
-            "/app/db",
-            "--clear",
-            "--json",
-            "--state-dir",
-            state,
-        ],
-        &["warm", "Cargo.toml", "--state-dir", state],
-    ] {
-        let (cause, remedy) = refused(arguments, &[1]);
-        assert!(cause.starts_with("no agent listens at"), "{cause}");
-        assert!(remedy.contains("justitia run"), "{remedy}");
-    }
-}
-
-#[test]
-fn the_guards_configuration_is_checked() {
-    let dir = tempfile::tempdir().unwrap();
-    for (config, cause, remedy) in [
-        (
-            "[guard]\nenable = true\n",
-            ":2: unknown key enable",
-            "enabled",
-        ),
-        (
-            "[guard]\nenabled = 1\n",
-            ":2: enabled is not",
-            "true or false",
-        ),
-        ("[guard]\nreserve = '95%'\n", ":2: reserve 95%", "2%"),
-        (
-            "[guard]\nroot_share = 'all'\n",
-            ":2: root_share all",
-            "512M",
-        ),
-        ("[guard]\nreserve = 5\n", ":2: reserve is not", "2%"),
-    ] {
-        let (said_cause, said_remedy) = refused_over(config, dir.path());
-        assert!(said_cause.contains(cause), "{said_cause}");
-        assert!(said_remedy.contains(remedy), "{said_remedy}");
     }
 }
 
@@ -304,82 +267,63 @@ fn restoring_without_a_journal_is_done_at_once() {
         .contains("\"restored\": 0"));
 }
 
-/// Command lines with a value outside its range, and what is said of it.
+/// Command lines with an option whose value is outside its range, and what is said of the two.
 const BAD_RANGES: &[(&str, &str)] = &[
-    (
-        "doctor --seconds 61",
-        "--seconds 61 is not a number from 0 to 60",
-    ),
-    (
-        "try --seconds 1",
-        "--seconds 1 is not a number from 2 to 86400",
-    ),
-    (
-        "top --interval 2m",
-        "--interval 2m is not a time from 100ms to 60s",
-    ),
+    ("doctor --seconds 61", "is not a number from 0 to 60"),
+    ("try --seconds 1", "is not a number from 2 to 86400"),
+    ("top --interval 2m", "is not a time from 100ms to 60s"),
     (
         "color db green --for 9999h",
-        "--for 9999h is not a time from 100ms to 168h",
+        "is not a time from 100ms to 168h",
+    ),
+    ("replay --from nan f", "is not a number of seconds from 0"),
+    ("replay --at inf f", "is not a number of seconds from 0"),
+    ("replay --differences x f", "is not a whole number from 0"),
+    (
+        "probe redis --max-latency 2h",
+        "is not a time from 1us to 1h",
     ),
     (
-        "replay --from nan f",
-        "--from nan is not a number of seconds from 0",
+        "probe redis --max-latency 1s --port 70000",
+        "is not a number from 0 to 65535",
     ),
     (
-        "replay --at inf f",
-        "--at inf is not a number of seconds from 0",
+        "probe redis --max-latency 1s --window 4",
+        "is not an odd number from 1 to 99",
     ),
+    (
+        "probe redis --max-latency 1s --slack NaN",
+        "is not a number from 0 to 100",
+    ),
+    ("probe mysql --min-tps 0", "is not a number above 0"),
+    ("probe exec --red x true", "is not a limit"),
+    ("lab run fileserver --memory 1Q --out /x", "is not a size"),
+    (
+        "lab run fileserver --memory 1M --out /x",
+        "is not a size from 256M to 1T",
+    ),
+    (
+        "lab run fileserver --cpus 65 --out /x",
+        "is not a number from 1 to 64",
+    ),
+    ("lab run readmix --zipf x --out /x", "is not a number"),
+];
+
+/// The same where the message words the value in another way.
+const OTHER_BAD_RANGES: &[(&str, &str)] = &[
     ("replay --from 5 --to 3 f", "--from 5 is after --to 3"),
-    (
-        "replay --differences x f",
-        "--differences x is not a whole number from 0",
-    ),
     (
         "replay --weight db=0 f",
         "--weight 0 of db is not a number from 1 to 10000",
     ),
     ("replay --more db=0x f", "--more 0x of db is not a size"),
     (
-        "probe redis --max-latency 2h",
-        "--max-latency 2h is not a time from 1us to 1h",
-    ),
-    (
-        "probe redis --max-latency 1s --port 70000",
-        "--port 70000 is not a number from 0 to 65535",
-    ),
-    (
-        "probe redis --max-latency 1s --window 4",
-        "--window 4 is not an odd number from 1 to 99",
-    ),
-    (
-        "probe redis --max-latency 1s --slack NaN",
-        "--slack NaN is not a number from 0 to 100",
-    ),
-    (
-        "probe mysql --min-tps 0",
-        "--min-tps 0 is not a number above 0",
-    ),
-    ("probe exec --red x true", "--red x is not a limit"),
-    (
-        "lab run fileserver --memory 1Q --out /x",
-        "--memory 1Q is not a size",
-    ),
-    (
-        "lab run fileserver --memory 1M --out /x",
-        "--memory 1M is not a size from 256M to 1T",
-    ),
-    (
-        "lab run fileserver --cpus 65 --out /x",
-        "--cpus 65 is not a number from 1 to 64",
+        "reserve db 2000000T",
+        "SIZE 2000000T is not a size up to 1048576T",
     ),
     (
         "lab run readmix --zipf nan --out /x",
         "--zipf NaN is not a number from 0 to 4",
-    ),
-    (
-        "lab run readmix --zipf x --out /x",
-        "--zipf x is not a number",
     ),
     (
         "lab report --warmup=-1 /x",
@@ -389,9 +333,17 @@ const BAD_RANGES: &[(&str, &str)] = &[
 
 #[test]
 fn a_range_message_names_the_option_the_value_and_the_range() {
-    for (line, cause) in BAD_RANGES {
-        let arguments: Vec<&str> = line.split(' ').collect();
-        let (said, _) = refused(&arguments, &[2]);
+    for (line, words_of_range) in BAD_RANGES {
+        let (said, _) = refused(&words(line), &[2]);
+        let option = said.strip_suffix(words_of_range);
+        let option = option.unwrap_or_else(|| panic!("{line}: {said}")).trim();
+        assert!(
+            option.contains("--") && line.contains(option),
+            "{line}: {said}"
+        );
+    }
+    for (line, cause) in OTHER_BAD_RANGES {
+        let (said, _) = refused(&words(line), &[2]);
         assert_eq!(said, *cause, "{line}");
     }
 }
@@ -414,6 +366,17 @@ fn a_range_message_names_the_key_the_value_and_the_range() {
         ),
         ("trust = [-1]", "trust is not a whole number from 0"),
         ("state_dir = 5", "state_dir is not a text in quotes"),
+        ("state_dir = ''", "state_dir \"\" is not an absolute path"),
+        (
+            "state_dir = 'run'",
+            "state_dir \"run\" is not an absolute path",
+        ),
+        ("socket = ''", "socket \"\" is not an absolute path"),
+        ("objective = 5", "objective is not a text in quotes"),
+        (
+            "[guard]\nreserve = '2000000T'",
+            "reserve 2000000T is not a size up to 1048576T",
+        ),
         (
             "[feedback]\ndead_band = -1.0",
             "dead_band -1 is not a number from 0",
@@ -459,6 +422,10 @@ fn a_file_that_cannot_be_read_or_written_is_a_failure() {
     let file = dir.path().join("file");
     fs::write(&file, "text\n").unwrap();
     let file = file.to_str().unwrap();
+    let pipe = dir.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let pipe = pipe.to_str().unwrap();
     // A command line, and what its message names.
     for (line, named) in [
         ("replay /nonexistent/file", "/nonexistent/file"),
@@ -488,15 +455,57 @@ fn a_file_that_cannot_be_read_or_written_is_a_failure() {
             "/nonexistent",
         ),
         ("probe log --once --max-latency 1s DIR", state),
+        ("probe log --once --max-latency 1s /dev/zero", "/dev/zero"),
+        ("probe log --once --max-latency 1s PIPE", pipe),
         ("probe exec --once /nonexistent", "/nonexistent"),
     ] {
         let line = line.replace("FILE", file).replace("DIR", state);
-        let arguments: Vec<&str> = line.split(' ').collect();
-        let (cause, _) = refused(&arguments, &[1]);
+        let line = line.replace("PIPE", pipe);
+        let (cause, _) = refused(&words(&line), &[1]);
         assert!(
             cause.contains(named) && !cause.contains("os error"),
             "{line}: {cause}"
         );
+    }
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_named_with_the_systems_words() {
+    for (kind, server) in [
+        ("redis --max-latency 1s --port 1", "Redis at 127.0.0.1:1"),
+        (
+            "redis --max-latency 1s --host /nonexistent",
+            "Redis at /nonexistent",
+        ),
+        ("mysql --min-tps 1 --port 1", "MySQL at 127.0.0.1:1"),
+        (
+            "mysql --min-tps 1 --socket /nonexistent",
+            "MySQL at /nonexistent",
+        ),
+        (
+            "postgres --min-tps 1 --host 127.0.0.1 --port 1",
+            "PostgreSQL at 127.0.0.1:1: error connecting to server",
+        ),
+        (
+            "http --max-latency 1s http://127.0.0.1:1/",
+            "http://127.0.0.1:1/",
+        ),
+    ] {
+        let line = format!("probe {kind} --once");
+        let (cause, _) = refused(&words(&line), &[1]);
+        let words = ["connection refused", "no such file or directory"];
+        let expected = words.map(|words| format!("{server}: {words}"));
+        assert!(expected.contains(&cause), "{line}: {cause}");
+    }
+}
+
+/// Exit code 69 on a host without cgroup v2.
+#[test]
+fn a_probe_refuses_an_unknown_group_even_if_it_declares_nothing() {
+    for mode in ["--once", "--dry-run", "--json", "--window=1"] {
+        let arguments = ["probe", "exec", mode, "--group", "/nonexistent", "true"];
+        let (cause, _) = refused(&arguments, &[2, 69]);
+        assert!(!cause.contains("os error"), "{mode}: {cause}");
     }
 }
 

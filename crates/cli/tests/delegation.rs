@@ -98,16 +98,8 @@ fn run() -> Said {
     spec.binaries
         .extend(programs(justitia, &["justitia-probe"]));
     spec.binaries.push(INSIDE.into());
-    spec.extra_packages = [
-        "attr",
-        "dbus-daemon",
-        "dbus-system-bus-common",
-        "podman",
-        "runc",
-        "systemd",
-    ]
-    .map(str::to_owned)
-    .into();
+    let packages = "attr dbus-daemon dbus-system-bus-common podman runc systemd";
+    spec.extra_packages = packages.split(' ').map(str::to_owned).collect();
     spec.memory_bytes = 1 << 30;
     spec.timeout = Duration::from_secs(3600);
     let (_, report) = report_of(&spec, "");

@@ -63,6 +63,23 @@ impl Said {
         seen
     }
 
+    /// Asserts that the page's commands answer with these words.
+    fn page_answers(&self, commands: &[(&str, &str)]) {
+        for (command, answer) in commands {
+            let said = self.text(&format!("page sudo {command}"));
+            assert!(said.contains(answer), "{command}: {said}");
+        }
+    }
+
+    /// Asserts that these lines are in a part.
+    fn has(&self, part: &str, lines: &[&str]) {
+        let text = self.text(part);
+        for line in lines {
+            let found = text.lines().any(|is| is.trim_end() == *line);
+            assert!(found, "{line} of {part}: {text}");
+        }
+    }
+
     /// Asserts that a user's containers `mine` and `other`, which have no names in root's records, have these
     /// weights from these sources.
     fn of_user_are(&self, mine: (u64, &str), other: (u64, &str)) {
@@ -77,15 +94,15 @@ impl Said {
 }
 
 /// Boots Debian 13 with these packages and follows a page there.
-fn follow(script: &str, page: &str, packages: &[&str]) -> Said {
+fn follow(script: &str, page: &str, packages: &str) -> Said {
     let dir = tempfile::tempdir().unwrap();
     let script = format!("{PROLOGUE}{BEGIN}{script}");
     let mut spec = machine(Series::V6_12, &script, dir.path());
     spec.binaries
         .extend(programs(env!("CARGO_BIN_EXE_justitia"), &[]));
     spec.release = "trixie";
-    let packages = packages.iter().chain(&["systemd", "tar"]);
-    spec.extra_packages = packages.map(|name| (*name).to_owned()).collect();
+    let packages = packages.split(' ').chain(["systemd", "tar"]);
+    spec.extra_packages = packages.map(str::to_owned).collect();
     spec.modules.extend(["bridge", "veth"].map(str::to_owned));
     spec.memory_bytes = 1 << 30;
     spec.data_bytes = 1 << 30;
@@ -99,19 +116,10 @@ fn follow(script: &str, page: &str, packages: &[&str]) -> Said {
 #[test]
 #[ignore = "boots a virtual machine; scripts/test --long runs it"]
 fn containers_of_a_real_dockerd_have_their_names_and_weights_and_leave_as_docker_wrote_them() {
-    let packages = [
-        "dash",
-        "dbus-daemon",
-        "dbus-system-bus-common",
-        "dbus-user-session",
-        "docker-cli",
-        "docker-compose",
-        "docker.io",
-        "rootlesskit",
-        "uidmap",
-    ];
+    let packages = "dash dbus-daemon dbus-system-bus-common dbus-user-session docker-cli \
+        docker-compose docker.io rootlesskit uidmap";
     let page = include_str!("../../../docs/howto/docker.md");
-    let said = follow(include_str!("howto/docker.sh"), page, &packages);
+    let said = follow(include_str!("howto/docker.sh"), page, packages);
     assert_eq!(said.text("vain"), "", "nothing was waited for in vain");
     for driver in ["systemd", "cgroupfs"] {
         let look = |name: &str| said.groups(&format!("{driver}.{name}"), CONTAINER);
@@ -135,7 +143,7 @@ fn containers_of_a_real_dockerd_have_their_names_and_weights_and_leave_as_docker
         let named = |line: &str| line.split_whitespace().next() == Some(name);
         assert!(table.lines().any(named), "{name}: {table}");
     }
-    for (command, answer) in [
+    said.page_answers(&[
         (
             "justitia weight db",
             "has weight 400 from OCI blockIO weight",
@@ -149,10 +157,7 @@ fn containers_of_a_real_dockerd_have_their_names_and_weights_and_leave_as_docker
             "justitia weight db --unset",
             "has weight 400 from OCI blockIO weight",
         ),
-    ] {
-        let said = said.text(&format!("page sudo {command}"));
-        assert!(said.contains(answer), "{command}: {said}");
-    }
+    ]);
 
     said.of_user_are((300, "oci_annotation"), (200, DOCKER));
     for (of, weight) in [
@@ -161,15 +166,10 @@ fn containers_of_a_real_dockerd_have_their_names_and_weights_and_leave_as_docker
         ("systemd.db", "io.bfq.weight default 400"),
         ("cgroupfs.heavy", "io.weight default 2930"),
     ] {
-        let left = said.text(&format!("{of}.left"));
         let low = if of.ends_with("heavy") { 16 << 20 } else { 0 };
         let low = format!("memory.low {low}");
-        for line in [weight, &low, "memory.high max", "memory.max max"] {
-            assert!(
-                left.lines().any(|is| is.trim_end() == line),
-                "{line} of {of}: {left}"
-            );
-        }
+        let lines = [weight, &low, "memory.high max", "memory.max max"];
+        said.has(&format!("{of}.left"), &lines);
     }
     for of in ["systemd.heavy", "cgroupfs.heavy"] {
         let texts = ["held", "left"].map(|when| said.text(&format!("{of}.{when}")));
@@ -185,15 +185,9 @@ fn containers_of_a_real_dockerd_have_their_names_and_weights_and_leave_as_docker
 #[test]
 #[ignore = "boots a virtual machine; scripts/test --long runs it"]
 fn containers_of_a_real_podman_have_their_names_and_weights_and_leave_without_limits() {
-    let packages = [
-        "dbus-daemon",
-        "dbus-system-bus-common",
-        "dbus-user-session",
-        "podman",
-        "uidmap",
-    ];
+    let packages = "dbus-daemon dbus-system-bus-common dbus-user-session podman uidmap";
     let page = include_str!("../../../docs/howto/podman.md");
-    let said = follow(include_str!("howto/podman.sh"), page, &packages);
+    let said = follow(include_str!("howto/podman.sh"), page, packages);
     assert_eq!(said.text("vain"), "", "nothing was waited for in vain");
     let podman = "oci_block_io";
     for (look, heavy, weight) in [
@@ -212,7 +206,7 @@ fn containers_of_a_real_podman_have_their_names_and_weights_and_leave_without_li
     ] {
         assert!(page.contains(&seen), "{seen:?}: {page:?}");
     }
-    for (command, answer) in [
+    said.page_answers(&[
         ("justitia weight web", "has weight 2000 from OCI annotation"),
         ("justitia weight db 2000", "has weight 2000 from xattr"),
         (
@@ -223,24 +217,13 @@ fn containers_of_a_real_podman_have_their_names_and_weights_and_leave_without_li
             "justitia weight shop",
             "has weight 200 from OCI blockIO weight",
         ),
-    ] {
-        let said = said.text(&format!("page sudo {command}"));
-        assert!(said.contains(answer), "{command}: {said}");
-    }
+    ]);
     said.of_user_are((300, "oci_annotation"), (200, podman));
     for name in ["great", "db"] {
-        let left = said.text(&format!("{name}.left"));
-        assert_ne!(
-            said.text(&format!("{name}.held")),
-            left,
-            "the agent has held knobs"
-        );
-        for line in ["memory.low 0", "memory.high max", "memory.max max"] {
-            assert!(
-                left.lines().any(|is| is.trim_end() == line),
-                "{line} of {name}: {left}"
-            );
-        }
+        let texts = ["held", "left"].map(|when| said.text(&format!("{name}.{when}")));
+        assert_ne!(texts[0], texts[1], "the agent has held knobs of {name}");
+        let lines = ["memory.low 0", "memory.high max", "memory.max max"];
+        said.has(&format!("{name}.left"), &lines);
     }
     assert!(!said.text("agent.log").contains("panicked"));
 }
@@ -248,17 +231,10 @@ fn containers_of_a_real_podman_have_their_names_and_weights_and_leave_without_li
 #[test]
 #[ignore = "boots a virtual machine; scripts/test --long runs it"]
 fn a_machine_of_a_real_libvirt_has_its_name_and_weight_and_leaves_as_libvirt_wrote_it() {
-    let packages = [
-        "dbus-daemon",
-        "dbus-system-bus-common",
-        "libvirt-clients",
-        "libvirt-daemon",
-        "libvirt-daemon-driver-qemu",
-        "qemu-system-x86",
-        "systemd-container",
-    ];
+    let packages = "dbus-daemon dbus-system-bus-common libvirt-clients libvirt-daemon \
+        libvirt-daemon-driver-qemu qemu-system-x86 systemd-container";
     let page = include_str!("../../../docs/howto/libvirt.md");
-    let said = follow(include_str!("howto/libvirt.sh"), page, &packages);
+    let said = follow(include_str!("howto/libvirt.sh"), page, packages);
     assert_eq!(said.text("vain"), "", "nothing was waited for in vain");
     for (look, weight, source) in [
         ("page", 400, "io_weight"),
@@ -268,7 +244,7 @@ fn a_machine_of_a_real_libvirt_has_its_name_and_weight_and_leaves_as_libvirt_wro
     ] {
         assert_eq!(said.groups(look, "vm"), [of("db", weight, source)]);
     }
-    for (command, answer) in [
+    said.page_answers(&[
         ("justitia weight db", "has weight 400 from io.weight"),
         ("justitia weight db 2000", "has weight 2000 from xattr"),
         (
@@ -280,24 +256,12 @@ fn a_machine_of_a_real_libvirt_has_its_name_and_weight_and_leaves_as_libvirt_wro
             "justitia vm run --weight db=400",
             "managing the cache of 1 machines",
         ),
-    ] {
-        let said = said.text(&format!("page sudo {command}"));
-        assert!(said.contains(answer), "{command}: {said}");
-    }
+    ]);
     let again = said.text("scope");
     assert!(again.contains(r"machine-qemu\x2d2\x2ddb.scope"), "{again}");
-    let left = said.text("left");
-    assert_ne!(said.text("held"), left);
-    for line in [
-        "memory.low 0",
-        "memory.high max",
-        "io.weight default 400",
-        "io.bfq.weight default 127",
-    ] {
-        assert!(
-            left.lines().any(|is| is.trim_end() == line),
-            "{line}: {left}"
-        );
-    }
+    assert_ne!(said.text("held"), said.text("left"));
+    let weights = ["io.weight default 400", "io.bfq.weight default 127"];
+    said.has("left", &weights);
+    said.has("left", &["memory.low 0", "memory.high max"]);
     assert!(!said.text("agent.log").contains("panicked"));
 }

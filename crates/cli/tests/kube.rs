@@ -49,15 +49,8 @@ fn with_runtime(script: &str, dir: &Path) -> VmSpec {
     spec.binaries.push(CRI.into());
     // Trixie's containerd has NRI.
     spec.release = "trixie";
-    let packages = [
-        "containerd",
-        "curl",
-        "openssl",
-        "protobuf-compiler",
-        "runc",
-        "tar",
-    ];
-    spec.extra_packages = packages.map(str::to_owned).into();
+    let packages = "containerd curl openssl protobuf-compiler runc tar";
+    spec.extra_packages = packages.split(' ').map(str::to_owned).collect();
     spec.memory_bytes = 1 << 30;
     spec.timeout = Duration::from_secs(1800);
     spec

@@ -166,16 +166,8 @@ fn installing_writes_no_knob_and_purging_under_load_leaves_none_changed() {
     fs::copy(package, &there).unwrap();
     spec.binaries.push(there);
     spec.modules.push("overlay".to_owned());
-    let packages = [
-        "curl",
-        "dpkg",
-        "init-system-helpers",
-        "openssl",
-        "perl-base",
-        "systemd",
-        "tar",
-    ];
-    spec.extra_packages = packages.map(str::to_owned).into();
+    let packages = "curl dpkg init-system-helpers openssl perl-base systemd tar";
+    spec.extra_packages = packages.split(' ').map(str::to_owned).collect();
     spec.data_bytes = 1 << 30;
     spec.disk_mbps = Some(40);
     spec.timeout = Duration::from_secs(1800);

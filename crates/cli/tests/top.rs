@@ -4,19 +4,13 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use justitia_agent::socket::{Board, Server};
-use justitia_policy::config::{Mode, Objective};
 use justitia_report::status::{Setup, Tick};
 
 fn serve(dir: &Path) -> (Arc<Board>, Server) {
-    let board = Arc::new(Board::new(Setup {
-        mode: Mode::Proportional,
-        objective: Objective::Fair,
-        interval: Duration::from_secs(1),
-        since: UNIX_EPOCH,
-    }));
+    let board = Arc::new(Board::new(Setup::default()));
     let server = Server::listen(&dir.join("agent.sock"), board.clone()).unwrap();
     (board, server)
 }

@@ -5,10 +5,9 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use justitia_agent::socket::{Board, Server};
-use justitia_policy::config::{Mode, Objective};
 use justitia_policy::plan::Plan;
 use justitia_report::status::{Setup, Tick};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
@@ -30,12 +29,7 @@ struct Session {
 }
 
 fn serve(dir: &Path) -> Server {
-    let board = Arc::new(Board::new(Setup {
-        mode: Mode::Observe,
-        objective: Objective::Fair,
-        interval: Duration::from_secs(1),
-        since: UNIX_EPOCH,
-    }));
+    let board = Arc::new(Board::new(Setup::default()));
     board.post(Tick {
         plan: Plan {
             pv: Some(0.77),

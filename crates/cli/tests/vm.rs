@@ -9,17 +9,17 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Runs an experiment with `justitia lab run` and returns its result.json.
-fn lab(arguments: &[&str]) -> Value {
+fn lab(line: &str) -> Value {
     let dir = tempfile::tempdir().expect("a directory");
     let out = dir.path().join("out");
     let status = Command::new(env!("CARGO_BIN_EXE_justitia"))
         .args(["lab", "run"])
-        .args(arguments)
+        .args(line.split(' '))
         .arg("--out")
         .arg(&out)
         .status()
         .expect("justitia starts");
-    assert!(status.success(), "justitia lab run {arguments:?}: {status}");
+    assert!(status.success(), "justitia lab run {line}: {status}");
     let report = std::fs::read_to_string(out.join("report.html")).expect("report.html");
     assert!(report.contains("<svg"), "the report has figures");
     let text = std::fs::read_to_string(out.join("result.json")).expect("result.json");
@@ -57,26 +57,13 @@ fn assert_restored(result: &Value, policy: &str) {
 #[ignore = "boots virtual machines; make test runs it"]
 fn writers_get_their_weighted_share_and_every_knob_is_restored() {
     // The guest's clock counts instructions, so the result does not depend on the host's speed.
-    let result = lab(&[
-        "fileserver",
-        "--clock",
-        "instructions",
-        "--weights",
-        "100,200,400,800",
-        // No container's files fit into its share of memory: a container that only reads from memory would
-        // exceed its share.
-        "--memory",
-        "512M",
-        "--files",
-        "1600",
-        // In runs of 30 s, of which 20 count, the share error was 0.02 to 0.09 with one seed.
-        "--seconds",
-        "45",
-        "--policies",
-        "conventional,proportional",
-        "--mount-options",
-        "noauto_da_alloc",
-    ]);
+    // No container's files fit into its share of memory: a container that only reads from memory would
+    // exceed its share.
+    // In runs of 30 s, of which 20 count, the share error was 0.02 to 0.09 with one seed.
+    let result = lab(
+        "fileserver --clock instructions --weights 100,200,400,800 --memory 512M --files 1600 \
+         --seconds 45 --policies conventional,proportional --mount-options noauto_da_alloc",
+    );
     let conventional = number(&result, "conventional", "share_error");
     let proportional = number(&result, "proportional", "share_error");
     // Measured: 0.14 to 0.21. Below this bound there is no contention to order.
@@ -96,25 +83,10 @@ fn writers_get_their_weighted_share_and_every_knob_is_restored() {
 fn the_old_and_the_new_kernel_work_and_a_killed_agent_leaves_nothing_behind() {
     // The agent must have written a knob before it is killed, however slow the host is.
     for (kernel, cpus) in [("6.1", "1"), ("7.2", "2")] {
-        let result = lab(&[
-            "fileserver",
-            "--clock",
-            "instructions",
-            "--kernel",
-            kernel,
-            "--cpus",
-            cpus,
-            "--weights",
-            "100,400",
-            "--seconds",
-            "18",
-            "--policies",
-            "proportional",
-            "--kill-agent-at",
-            "9",
-            "--lru",
-            "mglru",
-        ]);
+        let result = lab(&format!(
+            "fileserver --clock instructions --kernel {kernel} --cpus {cpus} \
+             --weights 100,400 --seconds 18 --policies proportional --kill-agent-at 9 --lru mglru"
+        ));
         assert_restored(&result, "proportional");
         // The agent that started after the kill restores, not only the one that ended normally.
         let log = only_run(&result, "proportional")["agent_log"].as_str();
@@ -133,37 +105,17 @@ fn the_old_and_the_new_kernel_work_and_a_killed_agent_leaves_nothing_behind() {
 #[ignore = "boots virtual machines; make test runs it"]
 fn a_hostile_tenant_neither_stops_nor_misleads_the_agent() {
     // Bandwidth is not asserted: without swap it does not hold (docs/results).
-    let result = lab(&[
-        "hostile",
-        "--clock",
-        "instructions",
-        "--seconds",
-        "20",
-        "--policies",
-        "hostile",
-        "--files",
-        "400",
-        "--memory",
-        "384M",
-    ]);
+    let result = lab(
+        "hostile --clock instructions --seconds 20 --policies hostile --files 400 \
+         --memory 384M",
+    );
     // The agent ended and restored under attack.
     assert_restored(&result, "hostile");
     let hostile = &result["hostile"];
     let attacks = &hostile["attacks"];
-    for attack in [
-        "records",
-        "fifos",
-        "links",
-        "huge_files",
-        "weights",
-        "io_weights",
-        "long_names",
-        "levels",
-        "churn",
-        "docker-hog.scope_bytes",
-        "docker-map.scope_bytes",
-        "docker-deep.scope_bytes",
-    ] {
+    let words = "records fifos links huge_files weights io_weights long_names levels churn \
+                 docker-hog.scope_bytes docker-map.scope_bytes docker-deep.scope_bytes";
+    for attack in words.split(' ') {
         assert!(
             attacks[attack].as_u64().is_some_and(|n| n > 0),
             "{attack}: {attacks}"
@@ -192,23 +144,10 @@ fn a_hostile_tenant_neither_stops_nor_misleads_the_agent() {
 #[ignore = "boots virtual machines; make test runs it"]
 fn observing_writes_nothing_and_the_disk_keeps_the_guests_own_time() {
     // With the host's clock, a busy host would make the agent too slow to answer `status` in time.
-    let result = lab(&[
-        "readmix",
-        "--clock",
-        "instructions",
-        "--weights",
-        "100,800",
-        "--seconds",
-        "8",
-        "--policies",
-        "observe",
-        "--file-size",
-        "96M",
-        "--memory",
-        "256M",
-        "--write-percent",
-        "100",
-    ]);
+    let result = lab(
+        "readmix --clock instructions --weights 100,800 --seconds 8 --policies observe \
+         --file-size 96M --memory 256M --write-percent 100",
+    );
     assert_restored(&result, "observe");
     // The result does not depend on the host's speed, so the bound can be narrow.
     let written = number(&result, "observe", "device_write_mb_per_s");
@@ -237,26 +176,11 @@ fn observing_writes_nothing_and_the_disk_keeps_the_guests_own_time() {
 #[test]
 #[ignore = "boots virtual machines; make test runs it"]
 fn a_shared_file_stays_for_its_heaviest_user_and_not_the_payers_private_one() {
-    let result = lab(&[
-        "sharing",
-        "--memory",
-        "512M",
-        "--shared-size",
-        "96M",
-        "--file-size",
-        "96M",
-        "--polluter",
-        "256M",
-        "--disk-mbps",
-        "80",
-        "--seconds",
-        "60",
-        // The multi-generational LRU of 6.12 does not protect proportionally.
-        "--lru",
-        "classic",
-        "--policies",
-        "proportional",
-    ]);
+    // The multi-generational LRU of 6.12 does not protect proportionally.
+    let result = lab(
+        "sharing --memory 512M --shared-size 96M --file-size 96M --polluter 256M \
+         --disk-mbps 80 --seconds 60 --lru classic --policies proportional",
+    );
     assert_restored(&result, "proportional");
     let files = list(&result["policies"]["proportional"]["files"]);
     let mb = |file: usize, key: &str| files[file][key].as_f64().expect("a number");

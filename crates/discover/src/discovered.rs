@@ -23,6 +23,16 @@ pub struct DiscoverConfig {
     pub kubernetes: KubernetesConfig,
 }
 
+impl DiscoverConfig {
+    /// The defaults, with these globs of groups to manage.
+    pub fn managing(globs: &[&str]) -> DiscoverConfig {
+        DiscoverConfig {
+            manage: globs.iter().map(ToString::to_string).collect(),
+            ..DiscoverConfig::default()
+        }
+    }
+}
+
 /// A group that is not managed, but has managed groups below it that divide its entitlement: one that was
 /// given a weight, or the topmost directory of a subtree that root delegated.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -220,102 +220,67 @@ mod tests {
 
     #[test]
     fn every_runtimes_groups_are_known_by_name() {
-        let id = ID;
+        use Kind::{Container, Pod, Service, Vm};
         for (path, kind, name) in [
+            ("/system.slice/docker-ID.scope", Container, "ID"),
+            ("/docker/ID", Container, "ID"),
+            ("/machine.slice/libpod-ID.scope", Container, "ID"),
+            ("/libpod_parent/libpod-ID", Container, "ID"),
             (
-                format!("/system.slice/docker-{id}.scope"),
-                Kind::Container,
-                id,
+                "/system.slice/db.service/libpod-payload-ID",
+                Container,
+                "ID",
             ),
-            (format!("/docker/{id}"), Kind::Container, id),
+            ("/system.slice/nerdctl-ID.scope", Container, "ID"),
+            ("/system.slice/crun-web.scope", Container, "web"),
+            ("/system.slice/runc-web.scope", Container, "web"),
+            ("/kubepods/burstable/pod12-34/crio-ID", Container, "ID"),
+            ("/kubepods/burstable/pod12-34/ID", Container, "ID"),
+            ("/kubepods/besteffort/pod12-34", Pod, "12-34"),
             (
-                format!("/machine.slice/libpod-{id}.scope"),
-                Kind::Container,
-                id,
-            ),
-            (format!("/libpod_parent/libpod-{id}"), Kind::Container, id),
-            (
-                format!("/system.slice/db.service/libpod-payload-{id}"),
-                Kind::Container,
-                id,
-            ),
-            (
-                format!("/system.slice/nerdctl-{id}.scope"),
-                Kind::Container,
-                id,
-            ),
-            (
-                "/system.slice/crun-web.scope".into(),
-                Kind::Container,
-                "web",
-            ),
-            (
-                "/system.slice/runc-web.scope".into(),
-                Kind::Container,
-                "web",
-            ),
-            (
-                format!("/kubepods/burstable/pod12-34/crio-{id}"),
-                Kind::Container,
-                id,
-            ),
-            (
-                format!("/kubepods/burstable/pod12-34/{id}"),
-                Kind::Container,
-                id,
-            ),
-            ("/kubepods/besteffort/pod12-34".into(), Kind::Pod, "12-34"),
-            (
-                "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod12_34.slice".into(),
-                Kind::Pod,
+                "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod12_34.slice",
+                Pod,
                 "12-34",
             ),
             (
-                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice".into(),
-                Kind::Pod,
+                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice",
+                Pod,
                 "12-34",
             ),
             (
-                format!("/kubepods.slice/kubepods-pod12_34.slice/cri-containerd-{id}.scope"),
-                Kind::Container,
-                id,
+                "/kubepods.slice/kubepods-pod12_34.slice/cri-containerd-ID.scope",
+                Container,
+                "ID",
             ),
             (
-                format!("/kubepods.slice/kubepods-pod12_34.slice/crio-{id}.scope"),
-                Kind::Container,
-                id,
+                "/kubepods.slice/kubepods-pod12_34.slice/crio-ID.scope",
+                Container,
+                "ID",
             ),
+            ("/machine.slice/machine-libpod_pod_ID.slice", Pod, "ID"),
             (
-                format!("/machine.slice/machine-libpod_pod_{id}.slice"),
-                Kind::Pod,
-                id,
-            ),
-            (
-                r"/machine.slice/machine-qemu\x2d3\x2dweb\x2d1.scope".into(),
-                Kind::Vm,
+                r"/machine.slice/machine-qemu\x2d3\x2dweb\x2d1.scope",
+                Vm,
                 "web-1",
             ),
-            ("/machine/qemu-3-web.libvirt-qemu".into(), Kind::Vm, "web"),
+            ("/machine/qemu-3-web.libvirt-qemu", Vm, "web"),
             (
-                r"/machine.slice/machine-lxc\x2d7\x2dold.scope".into(),
-                Kind::Container,
+                r"/machine.slice/machine-lxc\x2d7\x2dold.scope",
+                Container,
                 "old",
             ),
+            ("/machine.slice/machine-sid.scope", Container, "sid"),
             (
-                "/machine.slice/machine-sid.scope".into(),
-                Kind::Container,
+                "/machine.slice/systemd-nspawn@sid.service",
+                Container,
                 "sid",
             ),
-            (
-                "/machine.slice/systemd-nspawn@sid.service".into(),
-                Kind::Container,
-                "sid",
-            ),
-            ("/lxc.payload.web".into(), Kind::Container, "web"),
-            ("/lxc/101".into(), Kind::Container, "101"),
-            ("/qemu.slice/100.scope".into(), Kind::Vm, "100"),
-            ("/system.slice/nginx.service".into(), Kind::Service, "nginx"),
+            ("/lxc.payload.web", Container, "web"),
+            ("/lxc/101", Container, "101"),
+            ("/qemu.slice/100.scope", Vm, "100"),
+            ("/system.slice/nginx.service", Service, "nginx"),
         ] {
+            let (path, name) = (path.replace("ID", ID), name.replace("ID", ID));
             let expected = named(kind, name);
             assert_eq!(of_path(&path), Some(expected), "{path}");
         }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use common::fuse::Fuse;
 use common::{advise, assert_within_a_point, Eye, Map, Scratch, Stops, TestFile, PAGE};
 use io_uring::{opcode, types, IoUring};
+use justitia_cgroup::GroupId;
 
 const FILE_BYTES: u64 = 8 << 20;
 
@@ -220,13 +221,19 @@ fn check(eye: &mut Eye, scratch: &Scratch, file: &TestFile, case: &Case) {
     assert!((counted_ratio - ratio).abs() <= 0.01, "{line}");
 }
 
-/// Runs these cases on a file with a last page that is not full.
-fn run(name: &str, cases: impl IntoIterator<Item = Case>) {
+/// A group that this process is in, and an eye on it.
+fn watched(name: &str) -> (Scratch, GroupId, Eye) {
     let scratch = Scratch::new(name);
     scratch.enter();
+    let group = scratch.group();
+    (scratch, group.id(), Eye::on(vec![group]))
+}
+
+/// Runs these cases on a file with a last page that is not full.
+fn run(name: &str, cases: impl IntoIterator<Item = Case>) {
+    let (scratch, _, mut eye) = watched(name);
     let dir = TestFile::dir();
     let file = TestFile::cold(dir.path(), "file", FILE_BYTES + 1234);
-    let mut eye = Eye::on(vec![scratch.group()]);
     for case in cases {
         check(&mut eye, &scratch, &file, &case);
     }
@@ -294,13 +301,10 @@ fn every_way_to_read_is_counted_alike() {
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
 fn calls_that_are_not_whole_pages_ask_for_each_page_they_touch() {
-    let scratch = Scratch::new("unaligned");
-    scratch.enter();
-    let id = scratch.group().id();
+    let (_scratch, id, mut eye) = watched("unaligned");
     let dir = TestFile::dir();
     let file = TestFile::cold(dir.path(), "file", 1 << 20);
     file.warm(0..file.bytes);
-    let mut eye = Eye::on(vec![scratch.group()]);
     let mut buffer = [0; 10_000];
     let counted = eye.during(id, || {
         let file = file.open();
@@ -323,9 +327,7 @@ fn calls_that_are_not_whole_pages_ask_for_each_page_they_touch() {
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
 fn small_files_are_misses_once_and_hits_after() {
-    let scratch = Scratch::new("small");
-    scratch.enter();
-    let id = scratch.group().id();
+    let (_scratch, id, mut eye) = watched("small");
     let dir = TestFile::dir();
     let sizes = (0..64u64).map(|i| 1 + i * 613);
     let files: Vec<TestFile> = sizes
@@ -334,7 +336,6 @@ fn small_files_are_misses_once_and_hits_after() {
         .collect();
     let bytes: u64 = files.iter().map(|file| file.bytes).sum();
     let pages: u64 = files.iter().map(TestFile::pages).sum();
-    let mut eye = Eye::on(vec![scratch.group()]);
     let read = || {
         for file in &files {
             let mut text = Vec::with_capacity(1 << 16);
@@ -356,13 +357,10 @@ fn small_files_are_misses_once_and_hits_after() {
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
 fn mapped_reads_are_faults_and_ask_for_nothing() {
-    let scratch = Scratch::new("mapped");
-    scratch.enter();
-    let id = scratch.group().id();
+    let (_scratch, id, mut eye) = watched("mapped");
     let dir = TestFile::dir();
     let other = TestFile::cold(dir.path(), "other", 1 << 20);
     let file = TestFile::cold(dir.path(), "file", 4 << 20);
-    let mut eye = Eye::on(vec![scratch.group()]);
     // The code of this test is mapped too: fault it in.
     eye.during(id, || {
         assert!(Map::of(&other.open(), other.bytes).touch() > 0);
@@ -397,12 +395,9 @@ fn mapped_reads_are_faults_and_ask_for_nothing() {
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
 fn direct_io_and_memory_files_are_not_page_cache() {
-    let scratch = Scratch::new("direct");
-    scratch.enter();
-    let id = scratch.group().id();
+    let (_scratch, id, mut eye) = watched("direct");
     let dir = TestFile::dir();
     let file = TestFile::cold(dir.path(), "file", 1 << 20);
-    let mut eye = Eye::on(vec![scratch.group()]);
     let mut buffer = vec![0; (1 << 20) + 4096];
     let start = buffer.as_ptr().align_offset(4096);
     let aligned = &mut buffer[start..start + (1 << 20)];
@@ -426,12 +421,9 @@ fn direct_io_and_memory_files_are_not_page_cache() {
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
 fn written_bytes_are_exact() {
-    let scratch = Scratch::new("written");
-    scratch.enter();
-    let id = scratch.group().id();
+    let (_scratch, id, mut eye) = watched("written");
     let dir = TestFile::dir();
     let path = dir.path().join("file");
-    let mut eye = Eye::on(vec![scratch.group()]);
     let counted = eye.during(id, || {
         let mut file = File::create(&path).unwrap();
         file.write_all(&vec![7; 1_000_003]).unwrap();
@@ -458,10 +450,7 @@ fn written_bytes_are_exact() {
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
 fn bytes_of_a_fuse_file_are_exact() {
-    let scratch = Scratch::new("fuse");
-    scratch.enter();
-    let id = scratch.group().id();
-    let mut eye = Eye::on(vec![scratch.group()]);
+    let (_scratch, id, mut eye) = watched("fuse");
     for writeback in [false, true] {
         let fuse = Fuse::mount(writeback);
         let mut options = File::options();
@@ -523,12 +512,9 @@ fn read_often(file: &TestFile, tally: &Tally) {
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
 fn reads_that_are_too_many_to_count_are_estimated_within_three_percent() {
-    let scratch = Scratch::new("estimated");
-    scratch.enter();
-    let id = scratch.group().id();
+    let (_scratch, id, mut eye) = watched("estimated");
     let dir = TestFile::dir();
     let file = TestFile::cold(dir.path(), "file", 1 << 20);
-    let mut eye = Eye::on(vec![scratch.group()]);
     println!(
         "each is counted up to {:?} a second",
         eye.observer.most_reads_per_s()

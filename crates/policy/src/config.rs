@@ -54,6 +54,16 @@ pub struct Config {
     pub max_loss: f64,
 }
 
+impl Config {
+    /// The defaults in another mode.
+    pub fn in_mode(mode: Mode) -> Config {
+        Config {
+            mode,
+            ..Config::default()
+        }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Config {

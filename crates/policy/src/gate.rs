@@ -135,8 +135,8 @@ fn topmost_weight(members: &[Member]) -> f64 {
 mod tests {
     use super::*;
     use crate::decision::Memo;
-    use crate::snapshot::{Group, Snapshot};
-    use crate::testing::group;
+    use crate::snapshot::Group;
+    use crate::testing::{self, group};
     use proptest::prelude::*;
 
     fn seen(fed: &[(u64, u32)]) -> GateSeen {
@@ -164,10 +164,7 @@ mod tests {
                 group
             })
             .collect();
-        let snapshot = Snapshot {
-            groups,
-            ..Snapshot::default()
-        };
+        let snapshot = testing::of_groups(groups);
         let mut members = Member::all(&snapshot, Memo::new);
         crate::share::weigh(&mut members);
         for (member, &gain) in members.iter_mut().zip(gains) {
@@ -236,10 +233,7 @@ mod tests {
     #[test]
     fn without_a_gate_nothing_is_fed() {
         let groups = [group(2, None, "/2")].into();
-        let snapshot = Snapshot {
-            groups,
-            ..Snapshot::default()
-        };
+        let snapshot = testing::of_groups(groups);
         let members = Member::all(&snapshot, Memo::new);
         assert!(feeds(None, &members).is_empty());
     }

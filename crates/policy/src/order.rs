@@ -146,7 +146,7 @@ fn limit_participants(
             decision,
             ..
         } = &members[i];
-        let most = limits::ceiling(group).into_iter().chain(memo.cap).min();
+        let most = group.ceiling().into_iter().chain(memo.cap).min();
         Node {
             parent: None,
             weight: Some(((weights[i] * decision.gain * 1e9) as u64).max(1)),

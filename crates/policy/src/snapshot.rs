@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::color::Declared;
-use crate::units::{Bytes, Weight};
+use crate::units::{Bytes, Limit, Weight};
 use crate::worth::Curve;
 
 pub use crate::knob::{BlockDevice, ForeignKnobs, Knobs, OperatorLimits};
@@ -170,6 +170,35 @@ impl Ages {
 }
 
 impl Group {
+    /// A group of which nothing is known yet.
+    pub fn new(id: GroupId, path: &str) -> Group {
+        Group {
+            id,
+            parent: None,
+            path: path.to_owned(),
+            weight: None,
+            weight_source: WeightSource::default(),
+            delegated: false,
+            memory: Memory::default(),
+            traffic: Traffic::default(),
+            cache: CacheCounters::default(),
+            pressure: Pressure::default(),
+            knobs: Knobs::default(),
+            read_after_s: None,
+            ages: Ages::default(),
+            declared: None,
+            worth: None,
+        }
+    }
+
+    /// The most page cache that the operator's own limits allow; `None`: no such limit, or unknown.
+    pub fn ceiling(&self) -> Option<Bytes> {
+        let limits = [self.knobs.operator.high, self.knobs.max];
+        let limits = limits.into_iter().flatten();
+        let lowest = limits.filter_map(Limit::bytes).min()?;
+        Some(lowest - self.non_file()?)
+    }
+
     /// All memory that is not page cache: anonymous, kernel, shmem, sockets. The two gauges are not read at
     /// the same instant, so the result is at least the anonymous memory.
     pub fn non_file(&self) -> Option<Bytes> {

@@ -1,9 +1,6 @@
 //! Builders for the tests of this crate.
 
-use crate::snapshot::{
-    Ages, CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic,
-    WeightSource,
-};
+use crate::snapshot::{Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic};
 use crate::units::{Bytes, Limit, Weight};
 
 /// A host with this much memory, all of it page cache.
@@ -18,15 +15,28 @@ pub(crate) fn host(total_mib: u64) -> Host {
     }
 }
 
+/// Groups on a host of which nothing is known.
+pub(crate) fn of_groups(groups: Vec<Group>) -> Snapshot {
+    Snapshot {
+        groups,
+        ..Snapshot::default()
+    }
+}
+
+/// Groups on a host with this much memory, all of it page cache.
+pub(crate) fn snapshot(total_mib: u64, groups: Vec<Group>) -> Snapshot {
+    Snapshot {
+        host: host(total_mib),
+        groups,
+        ..Snapshot::default()
+    }
+}
+
 /// A readable, idle group of weight 100 with every knob at its default.
 pub(crate) fn group(id: u64, parent: Option<u64>, path: &str) -> Group {
     Group {
-        id: GroupId(id),
         parent: parent.map(GroupId),
-        path: path.to_owned(),
         weight: Some(Weight::DEFAULT),
-        weight_source: WeightSource::Default,
-        delegated: false,
         memory: Memory {
             current: Some(Bytes::ZERO),
             file: Some(Bytes::ZERO),
@@ -58,11 +68,7 @@ pub(crate) fn group(id: u64, parent: Option<u64>, path: &str) -> Group {
             reclaim: true,
             ..Knobs::default()
         },
-        cache: CacheCounters::default(),
-        read_after_s: None,
-        ages: Ages::default(),
-        declared: None,
-        worth: None,
+        ..Group::new(GroupId(id), path)
     }
 }
 

@@ -3,7 +3,7 @@
 //! The value is `COLOR N REASON`, printable ASCII, at most 255 bytes. N counts up with each declaration, so
 //! that a reader sees that the probe is alive: a value that stays the same goes stale.
 
-use justitia_cgroup::{xattr, Group};
+use justitia_cgroup::{xattr, Group, Why};
 use justitia_policy::color::Color;
 
 use justitia_report::error::{Error, Exit};
@@ -82,21 +82,20 @@ impl Sink for XattrSink {
 
 /// The kernel's refusal, with a remedy for a container.
 fn denied(error: &justitia_cgroup::Error) -> Error {
-    use justitia_cgroup::Error as Cgroup;
-    let remedy = match error {
-        Cgroup::Denied { errno, .. } if *errno == rustix::io::Errno::ROFS => {
+    let remedy = match error.why {
+        Why::Denied(rustix::io::Errno::ROFS) => {
             "mount the container's cgroup writable, or run the probe on the host with --group"
         }
-        Cgroup::Denied { .. } => {
+        Why::Denied(_) => {
             "have the cgroup delegated to this user (systemd: Delegate=yes), or run the probe on \
              the host as root with --group"
         }
-        Cgroup::Unsupported { .. } => "attributes on cgroups need Linux 5.7; --dry-run only prints",
-        Cgroup::Gone { .. } => "start the container again, or name another --group",
-        error => error.remedy(),
+        Why::Unsupported(_) => "attributes on cgroups need Linux 5.7; --dry-run only prints",
+        Why::Gone => "start the container again, or name another --group",
+        _ => error.remedy(),
     };
-    let exit = match error {
-        Cgroup::Denied { .. } | Cgroup::Unsupported { .. } => Exit::Environment,
+    let exit = match error.why {
+        Why::Denied(_) | Why::Unsupported(_) => Exit::Environment,
         _ => Exit::Failed,
     };
     Error::new(exit, format!("cannot declare a color: {error}"), remedy)

@@ -22,7 +22,7 @@ pub(super) fn named(name: &str, settings: &Settings) -> Result<Group, Error> {
     }
     let fs = RealFs::on_directory(&OwnGroup::find()?.mount)?;
     open(&fs, &format!("/{}", name.trim_matches('/'))).map_err(|error| match error.exit {
-        Exit::Failed => Error::failed(
+        Exit::Failed => Error::usage(
             format!("there is no cgroup {name}"),
             "name a path below the cgroup2 mount; justitia weight lists the managed ones",
         ),

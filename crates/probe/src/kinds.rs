@@ -313,13 +313,19 @@ fn of_exec(args: &ExecArgs, timeout: Duration, running: &exec::Running) -> Open 
 
 fn check_url(url: &str) -> Result<(), Error> {
     secret::refuse_in_address(url, "let the server answer this address without one")?;
-    if url.starts_with("http://") || http::is_secure(url) {
-        return Ok(());
+    if !url.starts_with("http://") && !http::is_secure(url) {
+        return Err(Error::usage(
+            format!("the URL {url} is neither an http:// nor an https:// URL"),
+            "for anything else use exec with curl",
+        ));
     }
-    Err(Error::usage(
-        format!("the URL {url} is neither an http:// nor an https:// URL"),
-        "for anything else use exec with curl",
-    ))
+    if !http::is_whole(url) {
+        return Err(Error::usage(
+            format!("the URL {url} is malformed or has no host"),
+            "write it as http://HOST:PORT/PATH, with %20 for a space",
+        ));
+    }
+    Ok(())
 }
 
 fn readable(path: &Path) -> Result<String, Error> {

@@ -45,14 +45,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => return justitia_args::answer(&error),
-    };
-    match run(&cli.probe) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => say::error(&error),
-    }
+    justitia_args::main(|cli: &Cli| run(&cli.probe))
 }
 
 /// Probes until a signal.
@@ -75,6 +68,9 @@ fn run(args: &ProbeArgs) -> Result<(), Error> {
     let (sender, receiver) = channel();
     stop_on_signals(sender.clone())
         .map_err(|error| Error::failed(format!("cannot handle signals: {error}"), "report this"))?;
+    if !declares(common) {
+        check_group(common)?;
+    }
     let done = if common.once {
         once(&config, (sender, &receiver)).and_then(|verdict| {
             let line = if common.json {
@@ -100,9 +96,22 @@ fn run(args: &ProbeArgs) -> Result<(), Error> {
     done
 }
 
+/// True if the color is declared, not only printed.
+fn declares(common: &CommonArgs) -> bool {
+    !(common.once || common.dry_run || common.json)
+}
+
+/// Refuses an unknown group in a run that declares nothing: the same command would fail to declare.
+fn check_group(common: &CommonArgs) -> Result<(), Error> {
+    let Some(name) = &common.group else {
+        return Ok(());
+    };
+    group::named(name, &Settings::of_host()?).map(drop)
+}
+
 /// The sink for the color.
 fn sink(common: &CommonArgs) -> Result<Box<dyn Sink>, Error> {
-    if common.dry_run || common.json {
+    if !declares(common) {
         return Ok(Box::new(Nowhere));
     }
     let sink = match common.group.clone() {

@@ -20,8 +20,11 @@ fn output(arguments: &[&str]) -> (Output, String, String) {
     (output, stdout, stderr)
 }
 
-fn running(arguments: &[&str]) -> Child {
-    justitia(arguments)
+/// Runs the words of a line, and a script as one more if it is not empty.
+fn running(line: &str, script: &str) -> Child {
+    let script = Some(script).filter(|script| !script.is_empty());
+    let arguments: Vec<&str> = line.split(' ').chain(script).collect();
+    justitia(&arguments)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -69,15 +72,7 @@ fn a_target_that_cannot_be_measured_once_is_a_failure_with_cause_and_remedy() {
 
 #[test]
 fn a_dry_run_prints_the_declaration_each_period_until_a_signal() {
-    let mut child = running(&[
-        "exec",
-        "--dry-run",
-        "--interval",
-        "100ms",
-        "--window",
-        "1",
-        "true",
-    ]);
+    let mut child = running("exec --dry-run --interval 100ms --window 1 true", "");
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     for count in 1..4 {
         let line = lines.next().unwrap().unwrap();
@@ -92,17 +87,7 @@ fn json_has_a_line_for_each_period_with_and_without_a_color() {
     let dir = tempfile::tempdir().unwrap();
     let flag = dir.path().join("flag");
     let script = format!("test -e {0} && exit 9; touch {0}", flag.display());
-    let arguments = [
-        "exec",
-        "--json",
-        "--interval",
-        "100ms",
-        "--",
-        "sh",
-        "-c",
-        &script,
-    ];
-    let mut child = running(&arguments);
+    let mut child = running("exec --json --interval 100ms -- sh -c", &script);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
     let first = next();
@@ -125,7 +110,7 @@ fn json_has_a_line_for_each_period_with_and_without_a_color() {
 
 #[test]
 fn it_ends_when_nobody_reads_its_lines() {
-    let mut child = running(&["exec", "--dry-run", "--interval", "100ms", "true"]);
+    let mut child = running("exec --dry-run --interval 100ms true", "");
     drop(child.stdout.take());
     ends(&mut child);
 }
@@ -135,16 +120,7 @@ fn the_signal_that_ends_it_ends_a_command_that_hangs() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("pid");
     let script = format!("echo $$ >{}; sleep 60", file.display());
-    let mut child = running(&[
-        "exec",
-        "--dry-run",
-        "--timeout",
-        "60s",
-        "--",
-        "sh",
-        "-c",
-        &script,
-    ]);
+    let mut child = running("exec --dry-run --timeout 60s -- sh -c", &script);
     let pid = loop {
         let text = std::fs::read_to_string(&file).unwrap_or_default();
         if let Some(pid) = text.trim().parse().ok().and_then(Pid::from_raw) {
@@ -166,21 +142,14 @@ fn the_signal_that_ends_it_ends_a_command_that_hangs() {
 #[test]
 fn a_group_that_is_not_there_is_refused_with_cause_and_remedy() {
     let (done, stdout, stderr) = output(&["exec", "--group", "no-such-group", "true"]);
-    assert!(matches!(done.status.code(), Some(1 | 69)), "{stderr}");
+    assert!(matches!(done.status.code(), Some(2 | 69)), "{stderr}");
     assert!(stdout.is_empty());
     assert_eq!(stderr.lines().count(), 2, "{stderr}");
 }
 
 #[test]
 fn stats_prints_the_probes_own_cost_at_the_end() {
-    let mut child = running(&[
-        "exec",
-        "--dry-run",
-        "--stats",
-        "--interval",
-        "100ms",
-        "true",
-    ]);
+    let mut child = running("exec --dry-run --stats --interval 100ms true", "");
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.next().is_some());
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();

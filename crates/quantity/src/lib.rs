@@ -5,11 +5,21 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Larger sizes are mistakes.
-const MOST_BYTES: f64 = (1_u64 << 60) as f64;
+const MOST_BYTES: u64 = 1 << 60;
 
-/// Bytes of a size such as `4G`, `512M`, `64KiB`, `1.5G` or `4096`, with binary units. `None`: it is
-/// not a size.
-pub fn size(text: &str) -> Option<u64> {
+/// Bytes of a size such as `4G`, `512M`, `64KiB`, `1.5G` or `4096`, with binary units.
+///
+/// # Errors
+/// What it is not, as the end of a sentence: `is not a size`.
+pub fn size(text: &str) -> Result<u64, String> {
+    let bytes = bytes(text).ok_or("is not a size")?;
+    if bytes > MOST_BYTES as f64 {
+        return Err(format!("is not a size up to {}", exact(MOST_BYTES)));
+    }
+    Ok(bytes.round() as u64)
+}
+
+fn bytes(text: &str) -> Option<f64> {
     let (number, unit) = split(text);
     let shift = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 0,
@@ -19,10 +29,8 @@ pub fn size(text: &str) -> Option<u64> {
         "t" | "tib" => 40,
         _ => return None,
     };
-    let bytes = number.parse::<f64>().ok()? * 2_f64.powi(shift);
-    (0.0..MOST_BYTES)
-        .contains(&bytes)
-        .then(|| bytes.round() as u64)
+    let number: f64 = number.parse().ok()?;
+    (number >= 0.0 && number.is_finite()).then_some(number * 2_f64.powi(shift))
 }
 
 /// A time such as `250us`, `500ms`, `1.5s`, `2m`, `1h` or `5` (seconds). `None`: it is not a time.
@@ -85,24 +93,16 @@ mod tests {
             (" 2 GiB ", 2 << 30),
             ("1T", 1 << 40),
         ] {
-            assert_eq!(size(text), Some(bytes), "{text}");
-            assert_eq!(size(&exact(bytes)), Some(bytes), "{text}");
+            assert_eq!(size(text), Ok(bytes), "{text}");
+            assert_eq!(size(&exact(bytes)), Ok(bytes), "{text}");
         }
         assert_eq!([exact(768 << 20), exact(1000)], ["768M", "1000"]);
-        for text in [
-            "",
-            "G",
-            "-1G",
-            "4X",
-            "inf",
-            "NaN",
-            "1e30G",
-            "4G5",
-            "99999999999G",
-            "4 G x",
-            "1ß",
-        ] {
-            assert_eq!(size(text), None, "{text}");
+        for text in ["", "G", "-1G", "4X", "inf", "NaN", "4G5", "4 G x", "1ß"] {
+            assert_eq!(size(text), Err("is not a size".into()), "{text}");
+        }
+        for text in ["1e30G", "1048577T", "99999999999G", "1e308T"] {
+            let said = size(text).unwrap_err();
+            assert_eq!(said, "is not a size up to 1048576T", "{text}");
         }
     }
 

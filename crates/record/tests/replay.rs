@@ -37,10 +37,7 @@ fn summary(steps: &[Step]) -> Summary {
 #[test]
 fn a_replay_gives_the_recorded_plans_tick_for_tick() {
     for mode in [Mode::Proportional, Mode::Justitia, Mode::Observe] {
-        let config = Config {
-            mode,
-            ..Config::default()
-        };
+        let config = Config::in_mode(mode);
         let mut run = Run::new(config, &[100, 200, 400, 800]).counted();
         let mut given = run.ticks(65);
         // A reload in the middle.
@@ -211,10 +208,7 @@ fn nothing_is_written_in_a_replay_that_only_observes() {
 #[test]
 fn a_write_of_the_replay_is_not_repeated_as_if_it_had_no_effect() {
     // Recorded without a policy: the knobs of the record never move.
-    let observe = Config {
-        mode: Mode::Observe,
-        ..Config::default()
-    };
+    let observe = Config::in_mode(Mode::Observe);
     let given = Run::new(observe, &[100, 800]).ticks(40);
     let options = Options {
         mode: Some(Mode::Justitia),

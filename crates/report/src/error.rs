@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+pub use justitia_cgroup::error::plain;
+
 /// The exit status of the process when an error reaches `main`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -35,7 +37,7 @@ impl Error {
     /// Joins the lines of `cause` and of `remedy`, so that each stays one line.
     pub fn new(exit: Exit, cause: impl fmt::Display, remedy: impl fmt::Display) -> Error {
         Error {
-            cause: one_line(&cause.to_string()),
+            cause: one_line(&without_numbers(cause.to_string())),
             remedy: one_line(&remedy.to_string()),
             exit,
         }
@@ -74,8 +76,8 @@ impl From<(String, String)> for Error {
 
 impl From<justitia_cgroup::Error> for Error {
     fn from(error: justitia_cgroup::Error) -> Error {
-        let exit = match error {
-            justitia_cgroup::Error::Denied { .. } => Exit::Environment,
+        let exit = match error.why {
+            justitia_cgroup::Why::Denied(_) => Exit::Environment,
             _ => Exit::Failed,
         };
         Error::new(exit, &error, error.remedy())
@@ -88,13 +90,15 @@ impl From<justitia_cgroup::MountError> for Error {
     }
 }
 
-/// The system's error message without Rust's "(os error N)".
-pub fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error ") {
-        Some(end) => text[..end].to_lowercase(),
-        None => text,
+/// A text in which Rust's "(os error N)" does not follow the system's words.
+fn without_numbers(mut text: String) -> String {
+    while let Some(start) = text.find(" (os error ") {
+        let end = text[start..]
+            .find(')')
+            .map_or(text.len(), |end| start + end + 1);
+        text.replace_range(start..end, "");
     }
+    text
 }
 
 /// Joins the lines of a text, without empty ones.
@@ -117,6 +121,9 @@ mod tests {
         let error = Error::failed("first\nsecond\n", "do\nthis");
         assert_eq!(error.to_string(), "first; second");
         assert_eq!(error.remedy, "do; this");
+        let refused = io::Error::from_raw_os_error(111);
+        let error = Error::failed(format!("a ({refused}), b: {refused}"), "");
+        assert_eq!(error.cause, "a (Connection refused), b: Connection refused");
     }
 
     #[test]

@@ -64,6 +64,17 @@ pub struct Setup {
     pub since: SystemTime,
 }
 
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            mode: Mode::default(),
+            objective: Objective::default(),
+            interval: Duration::from_secs(1),
+            since: UNIX_EPOCH,
+        }
+    }
+}
+
 /// The report, as `justitia status --json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -410,6 +421,22 @@ impl Report {
                 only(&|group| !name.is_empty() && called(group, &|of| of.starts_with(name)))
             })
     }
+
+    /// As [`Report::find`]. The error lists the managed groups if they are few.
+    pub fn named(&self, name: &str) -> crate::Result<&GroupStatus> {
+        self.find(name).ok_or_else(|| {
+            let paths = self.groups.iter().map(|group| group.path.as_str());
+            let remedy = match self.groups.len() {
+                0 => "no group is managed yet: see justitia status".to_owned(),
+                1..=8 => format!("managed groups: {}", paths.collect::<Vec<_>>().join(" ")),
+                _ => "see justitia status for the managed groups".to_owned(),
+            };
+            crate::Error::usage(
+                format!("{name} is not the name of one managed group"),
+                remedy,
+            )
+        })
+    }
 }
 
 impl GroupStatus {
@@ -484,9 +511,7 @@ impl DeviceStatus {
 
     /// The disk's name.
     pub fn name(&self) -> &str {
-        self.path
-            .split_once(':')
-            .map_or(&self.path, |(_, name)| name)
+        justitia_cgroup::disk_name(&self.path).unwrap_or(&self.path)
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::{contents, image, scratch, warm, Machine, PAGE};
+use common::{contents, image, random, scratch, warm, with_one_image, Machine, PAGE};
 use justitia_cgroup::Processes;
 use justitia_vm::policy::Replacement;
 use justitia_vm::report::{ImageReport, MachineReport};
@@ -71,22 +71,16 @@ fn until(image_cache: &mut ImageCache, what: &str, mut is_so: impl FnMut(&ImageC
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
 fn a_page_stays_from_its_second_request_on_and_goes_after_its_first() {
-    let dir = scratch();
-    let path = image(dir.path(), "disk", PAGES);
-    let mut machine = Machine::start(dir.path(), &[&path]);
+    let (_dir, path, mut machine) = with_one_image(PAGES);
     let mut image_cache = image_cache(Replacement::Justitia);
     warm(&path, 0, 2048);
-    for from in (0..2048).step_by(64) {
-        machine.read(0, from, from + 64);
-    }
+    machine.read_through(0..2048);
     assert!(cached(&path, 0, 2048) > 0);
     until(&mut image_cache, "the first request is not kept", |_| {
         cached(&path, 0, PAGES) == 0
     });
     warm(&path, 0, 1024);
-    for from in (0..1024).step_by(64) {
-        machine.read(0, from, from + 64);
-    }
+    machine.read_through(0..1024);
     until(
         &mut image_cache,
         "readahead beyond it goes when all is quiet",
@@ -104,14 +98,10 @@ fn a_page_stays_from_its_second_request_on_and_goes_after_its_first() {
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
 fn a_policy_holds_from_the_round_after_it_was_switched() {
-    let dir = scratch();
-    let path = image(dir.path(), "disk", PAGES);
-    let mut machine = Machine::start(dir.path(), &[&path]);
+    let (_dir, path, mut machine) = with_one_image(PAGES);
     let mut image_cache = image_cache(Replacement::Default);
     warm(&path, 0, 1024);
-    for from in (0..1024).step_by(64) {
-        machine.read(0, from, from + 64);
-    }
+    machine.read_through(0..1024);
     for _ in 0..5 {
         image_cache.tick().unwrap();
     }
@@ -127,9 +117,7 @@ fn a_policy_holds_from_the_round_after_it_was_switched() {
     });
     image_cache.switch(Replacement::Lfu);
     image_cache.tick().unwrap();
-    for from in (1024..2048).step_by(64) {
-        machine.read(0, from, from + 64);
-    }
+    machine.read_through(1024..2048);
     for _ in 0..5 {
         image_cache.tick().unwrap();
     }
@@ -147,10 +135,7 @@ fn a_written_page_is_never_lost_and_goes_once_it_is_clean() {
     let mut image_cache = image_cache(Replacement::Justitia);
     let mut state = 7u64;
     for round in 0..400u64 {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        let from = (state >> 33) % (PAGES - 32);
+        let from = random(&mut state) % (PAGES - 32);
         let to = from + 1 + state % 32;
         machine.write(0, from, to, round as u8);
         truth[(from * PAGE) as usize..(to * PAGE) as usize].fill(round as u8);

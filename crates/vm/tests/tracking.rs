@@ -4,7 +4,7 @@ mod common;
 
 use std::fs::File;
 
-use common::{image, scratch, warm, Machine, PAGE};
+use common::{image, random, scratch, warm, with_one_image, Machine, PAGE};
 use justitia_cgroup::Processes;
 use justitia_vm::policy::pages::{count, fresh, PAGES_PER_BLOCK, PAGES_PER_WORD};
 use justitia_vm::track::{Book, Tier, Tracker};
@@ -36,12 +36,7 @@ fn counts(book: &Book) -> Vec<u8> {
 /// would miss it.
 fn requests() -> Vec<(u64, u64)> {
     let mut state = 12345u64;
-    let mut random = |below: u64| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let mut random = |below: u64| random(&mut state) % below;
     let mut requests: Vec<(u64, u64)> = vec![(0, 300), (0, 1), (PAGES - 1, PAGES)];
     while requests.len() < 60 {
         let from = random(PAGES);
@@ -112,9 +107,7 @@ fn each_page_has_as_many_requests_as_were_made_up_to_seven() {
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
 fn a_written_page_is_used_but_neither_requested_nor_fetched() {
-    let dir = scratch();
-    let path = image(dir.path(), "disk", PAGES);
-    let mut machine = Machine::start(dir.path(), &[&path]);
+    let (_dir, path, mut machine) = with_one_image(PAGES);
     let image = open(&path, machine.pid());
     let mut tracker = Tracker::open().unwrap();
     let book = tracker.register(image.key, PAGES, None).unwrap();
@@ -142,9 +135,7 @@ fn a_written_page_is_used_but_neither_requested_nor_fetched() {
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
 fn other_processes_give_no_counts_and_a_forgotten_image_is_not_tracked() {
-    let dir = scratch();
-    let path = image(dir.path(), "disk", PAGES);
-    let mut machine = Machine::start(dir.path(), &[&path]);
+    let (_dir, path, mut machine) = with_one_image(PAGES);
     let image = open(&path, machine.pid());
     let mut tracker = Tracker::open().unwrap();
     let book = tracker.register(image.key, PAGES, None).unwrap();

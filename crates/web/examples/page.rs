@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use justitia_policy::config::{Mode, Objective};
 use justitia_report::feed::{Frame, Listen, DEFAULT_LISTEN};
 use justitia_report::own::Own;
 use justitia_report::status::{Report, Setup};
@@ -22,10 +21,9 @@ fn main() -> std::io::Result<()> {
     let groups = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(8);
     let listen = arguments.next().and_then(|address| address.parse().ok());
     let setup = Setup {
-        mode: Mode::Proportional,
-        objective: Objective::Fair,
         interval: INTERVAL,
         since: SystemTime::now(),
+        ..Setup::default()
     };
     let told = |count| Frame {
         listen: None,

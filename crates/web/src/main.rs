@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::Parser;
 use justitia_args::web::WebArgs;
 use justitia_report::feed::parse_listen;
-use justitia_report::{say, Error, Log, Result};
+use justitia_report::{Error, Log, Result};
 use justitia_web::{Feed, Page, Place};
 use rustix::process::{geteuid, Gid, Uid};
 use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
@@ -38,14 +38,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => return justitia_args::answer(&error),
-    };
-    match run(&cli.web) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => say::error(&error),
-    }
+    justitia_args::main(|cli: &Cli| run(&cli.web))
 }
 
 /// Serves until the agent ends.

@@ -5,7 +5,6 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::UNIX_EPOCH;
 
-use justitia_policy::config::{Mode, Objective};
 use justitia_report::example;
 use justitia_report::own::Own;
 use justitia_report::status::{Setup, Tick};
@@ -17,10 +16,9 @@ const ANY: Option<&str> = Some("127.0.0.1:0");
 /// The report of a tick, from an agent that started five seconds after the epoch.
 pub(crate) fn report(tick: &Tick, interval: Duration) -> Report {
     let setup = Setup {
-        mode: Mode::Proportional,
-        objective: Objective::Fair,
         interval,
         since: UNIX_EPOCH + Duration::from_secs(5),
+        ..Setup::default()
     };
     Report::new(&setup, tick)
 }

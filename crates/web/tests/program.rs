@@ -6,9 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, UNIX_EPOCH};
 
-use justitia_policy::config::{Mode, Objective};
 use justitia_report::example;
 use justitia_report::feed::{Frame, Tls};
 use justitia_report::own::Own;
@@ -60,12 +58,7 @@ impl Drop for Web {
 }
 
 fn line(listen: &str, tls: Option<Tls>) -> Vec<u8> {
-    let setup = Setup {
-        mode: Mode::Observe,
-        objective: Objective::Fair,
-        interval: Duration::from_secs(1),
-        since: UNIX_EPOCH,
-    };
+    let setup = Setup::default();
     let frame = Frame {
         listen: listen.parse().ok(),
         tls,

@@ -10,42 +10,34 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    pub fn debian(self) -> &'static str {
+    fn of<T>(self, amd64: T, arm64: T) -> T {
         match self {
-            Self::Amd64 => "amd64",
-            Self::Arm64 => "arm64",
+            Self::Amd64 => amd64,
+            Self::Arm64 => arm64,
         }
     }
 
+    pub fn debian(self) -> &'static str {
+        self.of("amd64", "arm64")
+    }
+
     pub fn qemu(self) -> &'static str {
-        match self {
-            Self::Amd64 => "qemu-system-x86_64",
-            Self::Arm64 => "qemu-system-aarch64",
-        }
+        self.of("qemu-system-x86_64", "qemu-system-aarch64")
     }
 
     /// Prefix of the names of Debian's compilers for it.
     pub(crate) fn compiler_prefix(self) -> &'static str {
-        match self {
-            Self::Amd64 => "x86_64-linux-gnu-",
-            Self::Arm64 => "aarch64-linux-gnu-",
-        }
+        self.of("x86_64-linux-gnu-", "aarch64-linux-gnu-")
     }
 
     /// QEMU's board: it has PCI Express, which the disks need.
     pub(crate) fn board(self) -> &'static str {
-        match self {
-            Self::Amd64 => "q35",
-            Self::Arm64 => "virt",
-        }
+        self.of("q35", "virt")
     }
 
     /// The kernel's name for the board's first serial port.
     pub(crate) fn console(self) -> &'static str {
-        match self {
-            Self::Amd64 => "ttyS0",
-            Self::Arm64 => "ttyAMA0",
-        }
+        self.of("ttyS0", "ttyAMA0")
     }
 
     /// The name of a cached artifact; for amd64 it has no suffix.

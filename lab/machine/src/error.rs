@@ -75,7 +75,14 @@ impl<T, E: Display> OrCannot<T> for Result<T, E> {
     }
 }
 
-fn one_line(text: String) -> String {
+/// One line, without the "(os error N)" that Rust adds to the system's words.
+fn one_line(mut text: String) -> String {
+    while let Some(start) = text.find(" (os error ") {
+        let end = text[start..]
+            .find(')')
+            .map_or(text.len(), |end| start + end + 1);
+        text.replace_range(start..end, "");
+    }
     if text.contains('\n') {
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     } else {
@@ -93,6 +100,11 @@ mod tests {
         assert_eq!(
             (error.exit_code(), error.cause(), error.remedy()),
             (69, "one two", "do this")
+        );
+        let absent = std::io::Error::from_raw_os_error(2);
+        assert_eq!(
+            LabError::io("read", Path::new("/x"), absent).cause(),
+            "cannot read /x: No such file or directory"
         );
         assert_eq!(LabError::failed("a", "b").exit_code(), 1);
         assert_eq!(LabError::usage("a", "b").exit_code(), 2);

@@ -88,14 +88,7 @@ mod tests {
         assert_eq!(value["environment"]["lru"], "kernel");
         assert_eq!(value["environment"]["scheduler"], "bfq");
         let policy = &value["policies"]["proportional"];
-        for key in [
-            "pv",
-            "share_error",
-            "utility",
-            "total_mb_per_s",
-            "pv_writes",
-            "hit_ratio",
-        ] {
+        for key in "pv share_error utility total_mb_per_s pv_writes hit_ratio".split(' ') {
             assert!(policy[key].is_number(), "{key}");
             assert!(policy["whole_run"][key].is_number(), "whole_run {key}");
         }

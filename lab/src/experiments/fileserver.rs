@@ -33,20 +33,13 @@ pub const DESCRIPTION: Description = Description {
     seconds: 120,
     memory_bytes: 768 << 20,
     disk_mb_per_s: 40,
-    options: &[OPTIONS, &["idle", "anon-growth", "lie"]],
+    options: &[OPTIONS, "idle anon-growth lie"],
     workload: |args, _| Ok(Workload::Fileserver(Parameters::from_args(args)?)),
 };
 
 /// The options of the load itself.
-pub const OPTIONS: &[&str] = &[
-    "threads",
-    "files",
-    "mean-file-size",
-    "append-size",
-    "prealloc-percent",
-    "reads-per-write",
-    "appends-per-write",
-];
+pub const OPTIONS: &str =
+    "threads files mean-file-size append-size prealloc-percent reads-per-write appends-per-write";
 
 impl Parameters {
     /// The parameters of a command line.

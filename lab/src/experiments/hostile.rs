@@ -29,7 +29,7 @@ pub const DESCRIPTION: Description = Description {
     seconds: 300,
     memory_bytes: 768 << 20,
     disk_mb_per_s: 40,
-    options: &[fileserver::OPTIONS, &["idle", "anon-growth", "attacks"]],
+    options: &[fileserver::OPTIONS, "idle anon-growth attacks"],
     workload: |args, memory| Ok(Workload::Hostile(Parameters::from_args(args, memory)?)),
 };
 

@@ -71,20 +71,14 @@ pub struct Description {
     pub memory_bytes: u64,
     /// Disk bandwidth, 10^6 bytes per second.
     pub disk_mb_per_s: u32,
-    /// Supported options of the load, without their dashes, in groups; and [`CONTAINERS`].
-    pub options: &'static [&'static [&'static str]],
+    /// Supported options of the load, without their dashes, some words each; and [`CONTAINERS`].
+    pub options: &'static [&'static str],
     /// The load of the containers, from a command line, in a guest with this much memory.
     pub workload: fn(&LoadArgs, u64) -> Result<Workload, LabError>,
 }
 
 /// Options of all experiments whose containers have weights.
-pub const CONTAINERS: &[&str] = &[
-    "weights",
-    "containers",
-    "names",
-    "mount-options",
-    "kill-agent-at",
-];
+pub const CONTAINERS: &str = "weights containers names mount-options kill-agent-at";
 
 /// Experiments with weighted containers.
 pub const ALL: [&Description; 12] = [

@@ -34,14 +34,7 @@ pub const DESCRIPTION: Description = Description {
     seconds: 120,
     memory_bytes: 768 << 20,
     disk_mb_per_s: 40,
-    options: &[&[
-        "threads",
-        "file-size",
-        "block-size",
-        "write-percent",
-        "zipf",
-        "lie",
-    ]],
+    options: &["threads file-size block-size write-percent zipf lie"],
     workload: |args, _| Ok(Workload::Readmix(Parameters::from_args(args)?)),
 };
 

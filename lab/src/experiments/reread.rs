@@ -36,7 +36,7 @@ pub const DESCRIPTION: Description = Description {
     seconds: 180,
     memory_bytes: 1 << 30,
     disk_mb_per_s: 20,
-    options: &[&["file-size", "polluter"]],
+    options: &["file-size polluter"],
     workload: |args, _| Ok(Workload::Reread(Parameters::from_args(args)?)),
 };
 

@@ -33,7 +33,7 @@ pub const DESCRIPTION: Description = Description {
     seconds: 80,
     memory_bytes: 1 << 30,
     disk_mb_per_s: 40,
-    options: &[&["file-size", "shared-size", "polluter"]],
+    options: &["file-size shared-size polluter"],
     workload: |args, _| Ok(Workload::Sharing(Parameters::from_args(args)?)),
 };
 

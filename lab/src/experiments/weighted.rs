@@ -40,7 +40,8 @@ impl Experiment for Description {
     }
 
     fn options(&self) -> Vec<&'static str> {
-        [CONTAINERS, &self.options.concat()].concat()
+        let options = std::iter::once(&CONTAINERS).chain(self.options);
+        options.flat_map(|words| words.split(' ')).collect()
     }
 
     fn facts(&self) -> Value {

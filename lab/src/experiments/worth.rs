@@ -28,7 +28,7 @@ pub const DESCRIPTION: Description = Description {
     seconds: 150,
     memory_bytes: 1 << 30,
     disk_mb_per_s: 40,
-    options: &[&["file-size", "polluter"]],
+    options: &["file-size polluter"],
     workload: |args, _| Ok(Workload::Worth(Parameters::from_args(args)?)),
 };
 

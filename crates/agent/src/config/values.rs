@@ -25,6 +25,8 @@ use justitia_report::feed::{parse_listen, Listen};
 pub const WEIGHT_REMEDY: &str = "use a whole number from 1 to 10000; 100 is the default";
 /// Remedy for a malformed glob.
 pub const GLOB_REMEDY: &str = "write a path below the cgroup2 mount, for example /app/*";
+/// Remedy for a wrong size.
+pub const SIZE_REMEDY: &str = "use for example 4G, 512M or 64K";
 /// Placeholder in a cause for the key of the value.
 pub(super) const KEY: &str = "{key}";
 const COLORS: &[&str] = &["green", "yellow", "red"];
@@ -173,6 +175,24 @@ texts! {
     max_loss: f64 = parse_max_loss;
     order: Order = parse_order;
     glob: Glob = parse_glob;
+    state_dir: PathBuf = |text| parse_absolute("state_dir", text);
+    socket: Option<PathBuf> = |text| parse_absolute("socket", text).map(Some);
+}
+
+/// A path that means the same file in every directory: the agent and the commands start in different ones.
+fn parse_absolute(key: &str, text: &str) -> Said<PathBuf> {
+    let path = PathBuf::from(text);
+    if path.is_absolute() {
+        return Ok(path);
+    }
+    let example = super::EXAMPLES.iter().find(|(of, _)| *of == key);
+    Err((
+        format!("{key} {text:?} is not an absolute path"),
+        format!(
+            "write {key} = {}",
+            example.map_or("", |(_, example)| example)
+        ),
+    ))
 }
 
 /// Paths of the page's certificate and its key, PEM.
@@ -344,11 +364,17 @@ fn parse_amount(key: &str, text: &str) -> Said<Amount> {
 
 /// A size, see [`justitia_quantity::size`]. Errors as cause and remedy; `what` is for them.
 pub fn parse_size(what: &str, text: &str) -> Said<Bytes> {
-    justitia_quantity::size(text).map(Bytes).ok_or_else(|| {
-        (
-            format!("{what} {text} is not a size"),
-            "use for example 4G, 512M or 64K".into(),
-        )
+    let refused = |why| (format!("{what} {text} {why}"), SIZE_REMEDY.to_owned());
+    justitia_quantity::size(text).map(Bytes).map_err(refused)
+}
+
+/// A weight. Errors as cause and remedy; `what` is for them.
+pub fn parse_weight(what: &str, text: &str) -> Said<Weight> {
+    let number = text.trim().parse().ok();
+    let weight = number.and_then(|number| Weight::new(number).ok());
+    weight.ok_or_else(|| {
+        let cause = format!("{what} is not a number from 1 to 10000");
+        (cause, WEIGHT_REMEDY.to_owned())
     })
 }
 

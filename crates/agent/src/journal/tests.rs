@@ -24,6 +24,10 @@ fn hold(id: u64, knob: Knob, prior: Value) -> ((GroupId, Knob), Entry) {
     ((GroupId(id), knob), entry)
 }
 
+fn hold_low(id: u64, prior: u64) -> ((GroupId, Knob), Entry) {
+    hold(id, Knob::MemoryLow, low(prior))
+}
+
 fn open(dir: &Path) -> Journal {
     Journal::open(dir, BOOT).unwrap()
 }
@@ -36,7 +40,7 @@ fn held_and_written_values_are_read_back() {
         .hold(&[
             hold(7, Knob::MemoryHigh, Value::Limit(Limit::Max)),
             hold(7, Knob::IoWeight, Value::Weight(100)),
-            hold(8, Knob::MemoryLow, low(0)),
+            hold_low(8, 0),
         ])
         .unwrap();
     journal
@@ -64,15 +68,12 @@ fn held_and_written_values_are_read_back() {
 fn restoring_leaves_no_damage_in_the_next_agents_journal() {
     let dir = tempfile::tempdir().unwrap();
     open(dir.path())
-        .hold(&[
-            hold(7, Knob::MemoryLow, low(0)),
-            hold(8, Knob::MemoryLow, low(0)),
-        ])
+        .hold(&[hold_low(7, 0), hold_low(8, 0)])
         .unwrap();
     let mut next = open(dir.path());
     next.forget(&[(GroupId(7), Knob::MemoryLow)]).unwrap();
     next.forget(&[(GroupId(8), Knob::MemoryLow)]).unwrap();
-    next.hold(&[hold(9, Knob::MemoryLow, low(0))]).unwrap();
+    next.hold(&[hold_low(9, 0)]).unwrap();
     let after = open(dir.path());
     assert_eq!((after.entries().len(), after.damaged()), (1, None));
 }
@@ -80,9 +81,7 @@ fn restoring_leaves_no_damage_in_the_next_agents_journal() {
 #[test]
 fn a_journal_of_another_boot_is_discarded() {
     let dir = tempfile::tempdir().unwrap();
-    open(dir.path())
-        .hold(&[hold(7, Knob::MemoryLow, low(0))])
-        .unwrap();
+    open(dir.path()).hold(&[hold_low(7, 0)]).unwrap();
     assert!(Journal::open(dir.path(), "boot-2")
         .unwrap()
         .entries()
@@ -105,9 +104,7 @@ fn a_damaged_line_in_the_middle_costs_only_itself() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = open(dir.path());
     for id in 1..=3 {
-        journal
-            .hold(&[hold(id, Knob::MemoryLow, low(id * 4096))])
-            .unwrap();
+        journal.hold(&[hold_low(id, id * 4096)]).unwrap();
     }
     let path = dir.path().join(FILE);
     let text = fs::read_to_string(&path).unwrap().replace("g 2", "g 9");
@@ -126,7 +123,7 @@ fn a_damaged_line_in_the_middle_costs_only_itself() {
 fn it_does_not_grow_without_end() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = open(dir.path());
-    journal.hold(&[hold(1, Knob::MemoryLow, low(0))]).unwrap();
+    journal.hold(&[hold_low(1, 0)]).unwrap();
     for n in 0..3 * SLACK_LINES as u64 {
         journal
             .wrote(&[(GroupId(1), Knob::MemoryLow, low(n * 4096))])
@@ -141,7 +138,7 @@ fn it_does_not_grow_without_end() {
 fn an_empty_journal_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = open(dir.path());
-    journal.hold(&[hold(1, Knob::MemoryLow, low(0))]).unwrap();
+    journal.hold(&[hold_low(1, 0)]).unwrap();
     journal.forget(&[(GroupId(1), Knob::MemoryLow)]).unwrap();
     journal.close().unwrap();
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -156,6 +153,10 @@ pub(crate) struct Fault {
 
 thread_local! {
     pub(crate) static FAULT: Cell<Option<Fault>> = const { Cell::new(None) };
+}
+
+fn fail(at: u32, lasting: bool) {
+    FAULT.set(Some(Fault { at, lasting }));
 }
 
 /// Makes the calls fail that a test ordered.
@@ -192,10 +193,7 @@ impl Host {
         let dir = tempfile::tempdir().unwrap();
         let writers = Writers::start(WriterConfig::default()).unwrap();
         let applier = Applier::new(open(dir.path()), writers, crate::Log::captured());
-        let config = DiscoverConfig {
-            manage: vec!["/app/*".into()],
-            ..DiscoverConfig::default()
-        };
+        let config = DiscoverConfig::managing(&["/app/*"]);
         let observer = Observer::new(fake.clone(), config, RuntimeDirs::none()).unwrap();
         let mut host = Host {
             fake,
@@ -257,10 +255,7 @@ const FREE: [Limit; 2] = [Limit::Max, Limit::Max];
 fn while_the_journal_cannot_be_written_no_limit_falls_and_every_limit_can_rise() {
     let mut host = Host::new();
     assert!(host.limit([MIB(50), Limit::Max]).is_empty());
-    FAULT.set(Some(Fault {
-        at: 0,
-        lasting: true,
-    }));
+    fail(0, true);
     let problems = host.limit([MIB(60), MIB(40)]);
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert_eq!(
@@ -289,10 +284,7 @@ fn a_limit_raised_without_the_journal_is_not_taken_for_the_users() {
     };
     host.applier.apply(&plan, &mut host.observer);
     assert!(host.limit([MIB(50), MIB(50)]).is_empty());
-    FAULT.set(Some(Fault {
-        at: 0,
-        lasting: true,
-    }));
+    fail(0, true);
     for mib in 60..80 {
         host.limit([MIB(mib), MIB(mib)]);
         let observation = host.observer.observe();
@@ -319,7 +311,7 @@ fn when_any_call_fails_every_limit_can_rise_and_comes_back_after_a_crash() {
         for lasting in [false, true] {
             for anew in [false, true] {
                 let mut host = Host::new();
-                FAULT.set(Some(Fault { at, lasting }));
+                fail(at, lasting);
                 for (n, limits) in script.into_iter().enumerate() {
                     if anew && n == 2 {
                         fs::remove_dir_all(host.dir.path()).unwrap();
@@ -356,9 +348,7 @@ fn when_any_call_fails_every_limit_can_rise_and_comes_back_after_a_crash() {
 fn a_damaged_first_line_costs_only_itself_and_the_bytes_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = open(dir.path());
-    journal
-        .hold(&[hold(1, Knob::MemoryLow, low(4096))])
-        .unwrap();
+    journal.hold(&[hold_low(1, 4096)]).unwrap();
     let path = dir.path().join(FILE);
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("justitia", "justit1a", 1)).unwrap();
@@ -367,7 +357,7 @@ fn a_damaged_first_line_costs_only_itself_and_the_bytes_are_kept() {
     let kept = again.damaged().unwrap().kept.clone().unwrap();
     let file = |path: &Path| fs::metadata(path).unwrap().ino();
     assert_eq!(file(&kept), file(&path), "a full disk keeps it as well");
-    again.hold(&[hold(2, Knob::MemoryLow, low(0))]).unwrap();
+    again.hold(&[hold_low(2, 0)]).unwrap();
     assert!(fs::read_to_string(kept).unwrap().contains("justit1a"));
     assert_eq!(open(dir.path()).damaged(), None);
 }
@@ -376,9 +366,7 @@ fn a_damaged_first_line_costs_only_itself_and_the_bytes_are_kept() {
 fn a_lost_first_line_costs_only_itself() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = open(dir.path());
-    journal
-        .hold(&[hold(1, Knob::MemoryLow, low(4096))])
-        .unwrap();
+    journal.hold(&[hold_low(1, 4096)]).unwrap();
     let path = dir.path().join(FILE);
     let text = fs::read_to_string(&path).unwrap();
     let records = text.split_once('\n').unwrap().1;
@@ -406,13 +394,9 @@ fn a_journal_that_was_removed_is_written_anew_with_all_its_entries() {
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("state");
     let mut journal = open(&state);
-    journal
-        .hold(&[hold(1, Knob::MemoryLow, low(4096))])
-        .unwrap();
+    journal.hold(&[hold_low(1, 4096)]).unwrap();
     fs::remove_dir_all(&state).unwrap();
-    journal
-        .hold(&[hold(2, Knob::MemoryLow, low(8192))])
-        .unwrap();
+    journal.hold(&[hold_low(2, 8192)]).unwrap();
     assert_eq!(open(&state).entries(), journal.entries());
     assert_eq!(journal.entries().len(), 2);
 }
@@ -456,7 +440,7 @@ proptest! {
                 Act::Hold(id, prior) => {
                     // A knob is held once: its prior value is the first one.
                     if journal.get(GroupId(id), Knob::MemoryLow).is_none() {
-                        journal.hold(&[hold(id, Knob::MemoryLow, low(prior))]).unwrap();
+                        journal.hold(&[hold_low(id, prior)]).unwrap();
                     }
                 }
                 Act::Wrote(id, value) => {
@@ -483,18 +467,13 @@ proptest! {
 fn a_record_behind_one_that_was_torn_has_no_hole_before_it() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = open(dir.path());
-    journal.hold(&[hold(6, Knob::MemoryLow, low(0))]).unwrap();
-    FAULT.set(Some(Fault {
-        at: 0,
-        lasting: false,
-    }));
-    journal
-        .hold(&[hold(7, Knob::MemoryLow, low(0))])
-        .unwrap_err();
+    journal.hold(&[hold_low(6, 0)]).unwrap();
+    fail(0, false);
+    journal.hold(&[hold_low(7, 0)]).unwrap_err();
     assert!(!fs::read_to_string(dir.path().join(FILE))
         .unwrap()
         .ends_with('\n'));
-    journal.hold(&[hold(8, Knob::MemoryLow, low(0))]).unwrap();
+    journal.hold(&[hold_low(8, 0)]).unwrap();
     let again = open(dir.path());
     assert_eq!((again.entries().len(), again.damaged()), (2, None));
 }

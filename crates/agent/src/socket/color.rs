@@ -73,11 +73,9 @@ fn tell(path: &Path, what: &Request) -> Result<Heard> {
 /// The agent's side: puts the declaration on the board for the next step.
 pub(super) fn hear(board: &Board, name: &str, spoken: Option<Spoken>) -> Answer {
     let report = board.report();
-    let Some(group) = report.find(name) else {
-        return Answer::Error {
-            cause: format!("{} is not the name of one managed group", reason(name)),
-            remedy: "see justitia status for the managed groups".into(),
-        };
+    let group = match report.named(name) {
+        Ok(group) => group,
+        Err(error) => return error.into(),
     };
     board.call(GroupId(group.id), spoken);
     Answer::Heard {
@@ -100,18 +98,12 @@ mod tests {
     use super::*;
     use crate::socket::Server;
     use crate::status::{Setup, Tick};
-    use justitia_policy::config::{Mode, Objective};
+
     use justitia_report::example;
     use std::sync::Arc;
-    use std::time::UNIX_EPOCH;
 
     fn board(tick: Tick) -> Arc<Board> {
-        let board = Board::new(Setup {
-            mode: Mode::Proportional,
-            objective: Objective::Fair,
-            interval: Duration::from_secs(1),
-            since: UNIX_EPOCH,
-        });
+        let board = Board::new(Setup::default());
         board.post(tick);
         Arc::new(board)
     }
@@ -143,6 +135,8 @@ mod tests {
         let _server = Server::listen(&path, board.clone()).unwrap();
         let error = declare_color(&path, "/app/dbb", Color::Green, "", None).unwrap_err();
         assert!(error.cause.contains("/app/dbb"), "{error}");
+        assert!(error.remedy.contains("/app/db"), "{error:?}");
+        assert_eq!(error.exit, crate::Exit::Usage);
         assert!(board.take_calls().is_empty());
         let nobody = dir.path().join("nobody.sock");
         let error = declare_color(&nobody, "/app/db", Color::Green, "", None).unwrap_err();

@@ -71,11 +71,10 @@ fn later_report(path: &Path, before: u64) -> Result<Report> {
 pub(super) fn hear(board: &Board, on: bool) -> Answer {
     let (setup, tick) = board.last();
     if on && !setup.mode.knows_weights() {
-        return Answer::Error {
-            cause: "the agent's mode does not use weights, so it has nothing to feed the gate"
-                .into(),
-            remedy: "start it in mode justitia or proportional".into(),
-        };
+        return Answer::from(Error::failed(
+            "the agent's mode does not use weights, so it has nothing to feed the gate",
+            "start it in mode justitia or proportional",
+        ));
     }
     board.ask_for_gate(on);
     Answer::Gate {

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use justitia_policy::config::Mode;
 use justitia_policy::snapshot::{Group, Reservation, Snapshot};
-use justitia_policy::units::{Bytes, Limit};
+use justitia_policy::units::Bytes;
 
 use super::{converse, require, Answer, Board, Request};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Longest reservation. A program that starts later reserves later.
 pub const LONGEST: Duration = Duration::from_secs(3600);
@@ -63,12 +63,15 @@ pub fn reserve(path: &Path, group: &str, bytes: Bytes, time: Duration) -> Result
 
 /// The agent's side: puts the request on the board for the next step, or refuses it with a reason.
 pub(super) fn hear(board: &Board, name: &str, bytes: Bytes, for_ms: u64) -> Answer {
+    taken_in(board, name, bytes, for_ms).unwrap_or_else(Answer::from)
+}
+
+fn taken_in(board: &Board, name: &str, bytes: Bytes, for_ms: u64) -> Result<Answer> {
     let (setup, tick) = board.last();
-    let refused = |(cause, remedy): (String, String)| Answer::Error { cause, remedy };
     if setup.mode == Mode::Observe {
-        return refused((
-            "the agent runs in mode observe: it reclaims nothing".into(),
-            "start it in another mode".into(),
+        return Err(Error::failed(
+            "the agent runs in mode observe: it reclaims nothing",
+            "start it in another mode",
         ));
     }
     let snapshot = &tick.snapshot;
@@ -79,78 +82,58 @@ pub(super) fn hear(board: &Board, name: &str, bytes: Bytes, for_ms: u64) -> Answ
             name.trim_end_matches('/').to_owned()
         }
         None => {
-            return refused((
-                format!("{} is not the name of one managed group", one_line(name)),
+            return Err(Error::usage(
+                format_args!("{name} is not the name of one managed group"),
                 "see justitia status for the managed groups; give the whole path of a group that \
-                 does not exist yet, such as /app/db"
-                    .into(),
+                 does not exist yet, such as /app/db",
             ));
         }
     };
     let group = snapshot.groups.iter().find(|group| group.path == path);
-    if let Err(why) = possible(snapshot, group, &path, bytes) {
-        return refused(why);
-    }
+    possible(snapshot, group, &path, bytes)?;
     let time = Duration::from_millis(for_ms).clamp(SHORTEST, LONGEST);
     board.ask_to_reserve(Reservation {
         path: path.clone(),
         bytes,
         left_s: time.as_secs_f64(),
     });
-    Answer::Reserved {
+    Ok(Answer::Reserved {
         path,
         bytes: bytes.0,
         for_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
         managed: group.is_some(),
-    }
+    })
 }
 
-fn one_line(name: &str) -> String {
-    justitia_cgroup::parse::color::reason(name)
-}
-
-/// Checks that `bytes` could be free for this group. Errors as cause and remedy.
-fn possible(
-    snapshot: &Snapshot,
-    group: Option<&Group>,
-    path: &str,
-    bytes: Bytes,
-) -> std::result::Result<(), (String, String)> {
+/// Checks that `bytes` could be free for this group.
+fn possible(snapshot: &Snapshot, group: Option<&Group>, path: &str, bytes: Bytes) -> Result<()> {
     if bytes == Bytes::ZERO {
         return Ok(());
     }
-    if let Some(room) = group.and_then(room_below_limits) {
+    // Its own page cache makes way for what it allocates.
+    if let Some(room) = group.and_then(Group::ceiling) {
         if bytes > room {
-            return Err((
-                format!("{path} can grow by {room} only, not by {bytes}: its own limits are lower"),
-                "reserve less, or raise its memory.max or memory.high".into(),
+            return Err(Error::failed(
+                format_args!(
+                    "{path} can grow by {room} only, not by {bytes}: its own limits are lower"
+                ),
+                "reserve less, or raise its memory.max or memory.high",
             ));
         }
     }
     let Some(most) = could_be_free(snapshot, path) else {
-        return Err((
-            "the agent does not know yet how much memory there is".into(),
-            "try again in a second".into(),
+        return Err(Error::failed(
+            "the agent does not know yet how much memory there is",
+            "try again in a second",
         ));
     };
     if bytes > most {
-        return Err((
-            format!("{bytes} cannot be freed: at most {most} are free or page cache that can be reclaimed"),
-            format!("reserve {most} or less, or stop something that holds memory"),
+        return Err(Error::failed(
+            format_args!("{bytes} cannot be freed: at most {most} are free or page cache that can be reclaimed"),
+            format_args!("reserve {most} or less, or stop something that holds memory"),
         ));
     }
     Ok(())
-}
-
-fn room_below_limits(group: &Group) -> Option<Bytes> {
-    let limits = [group.knobs.max, group.knobs.operator.high];
-    let lowest = limits
-        .into_iter()
-        .flatten()
-        .filter_map(Limit::bytes)
-        .min()?;
-    // Its own page cache makes way for what it allocates.
-    Some(lowest - group.non_file()?)
 }
 
 /// Free memory, and page cache that is neither mapped nor reserved for others already.

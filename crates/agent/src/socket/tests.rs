@@ -1,16 +1,10 @@
 //! Requests are answered, nonsense gets an error that says what to ask, and no client delays others.
 
 use super::*;
-use justitia_policy::config::{Mode, Objective};
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::Instant;
 
 fn board() -> Arc<Board> {
-    Arc::new(Board::new(Setup {
-        mode: Mode::Proportional,
-        objective: Objective::Fair,
-        interval: Duration::from_secs(1),
-        since: UNIX_EPOCH,
-    }))
+    Arc::new(Board::new(Setup::default()))
 }
 
 #[test]

@@ -18,6 +18,7 @@ use justitia_policy::plan::{Knob, Plan, Reason, Value, Write};
 use justitia_policy::snapshot::{GroupId, Host};
 use justitia_policy::units::{Bytes, Limit, Weight};
 use justitia_report::status::Problem;
+use tempfile::TempDir;
 
 pub const BOOT: &str = "test-boot";
 
@@ -30,17 +31,22 @@ pub fn host(names: &[&str]) -> Arc<FakeFs> {
     fake
 }
 
-/// A full host with these groups. `/app/light` and `/app/heavy` (pids 100 and 101) hold much and have written
-/// a good deal of it. The test decides what they do.
-pub fn contended_host(names: &[&str]) -> Arc<FakeFs> {
-    let fake = host(names);
-    fake.set_host(Host {
+/// The memory of a host that is full.
+pub fn full() -> Host {
+    Host {
         total: Some(Bytes::mib(768)),
         free: Some(Bytes::mib(12)),
         file: Some(Bytes::mib(600)),
         high_watermark: Some(Bytes::mib(16)),
         ..Host::default()
-    });
+    }
+}
+
+/// A full host with these groups. `/app/light` and `/app/heavy` (pids 100 and 101) hold much and have written
+/// a good deal of it. The test decides what they do.
+pub fn contended_host(names: &[&str]) -> Arc<FakeFs> {
+    let fake = host(names);
+    fake.set_host(full());
     for (pid, name) in (100..).zip(["light", "heavy"]) {
         let path = format!("/app/{name}");
         fake.spawn(pid, &path);
@@ -81,9 +87,11 @@ pub fn agent(fake: &Arc<FakeFs>, settings: Settings, log: &Log) -> Agent {
     .unwrap()
 }
 
-/// A full host on which light and heavy write as fast as they can, light most.
+/// A full host on which light and heavy write as fast as they can, light most, and its agents' state and log.
 pub struct Load {
     pub fake: Arc<FakeFs>,
+    pub state: TempDir,
+    pub log: Log,
     ticks: u64,
 }
 
@@ -91,8 +99,18 @@ impl Load {
     pub fn new() -> Load {
         Load {
             fake: contended_host(&NAMES),
+            state: tempfile::tempdir().unwrap(),
+            log: Log::captured(),
             ticks: 0,
         }
+    }
+
+    pub fn settings(&self, mode: Mode) -> Settings {
+        agent_settings(self.state.path(), mode)
+    }
+
+    pub fn agent(&self, settings: Settings) -> Agent {
+        agent(&self.fake, settings, &self.log)
     }
 
     /// One second of it.
@@ -129,10 +147,7 @@ impl Load {
 }
 
 pub fn config() -> DiscoverConfig {
-    DiscoverConfig {
-        manage: vec!["/app/*".into()],
-        ..DiscoverConfig::default()
-    }
+    DiscoverConfig::managing(&["/app/*"])
 }
 
 pub fn limit(bytes: u64) -> Value {
@@ -221,6 +236,15 @@ impl Rig {
         self.applier.into_journal().close().unwrap();
         restored
     }
+}
+
+/// A host with the group `/app/a`, and a rig on it with its state directory.
+pub fn one_group() -> (Arc<FakeFs>, GroupId, TempDir, Rig) {
+    let fake = host(&["a"]);
+    let state = tempfile::tempdir().unwrap();
+    let rig = Rig::new(fake.clone(), state.path());
+    let a = fake.mkdir("/app/a");
+    (fake, a, state, rig)
 }
 
 /// Does what the next start after a crash does, or `justitia restore`.

@@ -217,7 +217,7 @@ mod tests {
     use justitia_policy::cost::{CostModel, CostQos};
     use justitia_policy::knob::{Knob, Value};
 
-    use crate::{Buffer, CgroupFs, Error, RealFs, Written};
+    use crate::{Buffer, CgroupFs, RealFs, Why, Written};
 
     /// A cgroup mount without cgroups, and block devices: name, schedulers, `low_latency`.
     fn host(disks: &[(&str, &str, Option<&str>)]) -> (tempfile::TempDir, RealFs) {
@@ -369,7 +369,7 @@ mod tests {
         let file = root.path().join("block/vda/queue/iosched/low_latency");
         assert_eq!(std::fs::read_to_string(file).unwrap(), "0");
         let error = disk.write_knob(knob, Value::Weight(1)).unwrap_err();
-        assert!(matches!(error, Error::Invalid { .. }), "{error}");
+        assert!(matches!(error.why, Why::Invalid(_)), "{error}");
         assert_eq!(disk.read_knob(Knob::MemoryLow), Ok(None));
     }
 

@@ -4,7 +4,7 @@ use justitia_policy::plan::{Knob, Value};
 use justitia_policy::units::{Bytes, Limit};
 
 use super::*;
-use crate::{xattr, Buffer, Want, Written};
+use crate::{xattr, Buffer, Want, Why, Written};
 
 /// A directory that looks like a cgroup.
 fn dress(dir: &Path) {
@@ -132,7 +132,7 @@ fn knobs_are_written_in_the_kernels_formats_and_read_back() {
     assert_eq!(group.read_knob(Knob::MemoryReclaim), Ok(None));
     assert_eq!(group.read_knob(Knob::IoBfqWeight), Ok(None));
     let error = group.write_knob(Knob::MemoryHigh, Value::Weight(1));
-    assert!(matches!(error, Err(Error::Invalid { .. })));
+    assert!(matches!(error.unwrap_err().why, Why::Invalid(_)));
     assert_eq!(text("memory.high"), "max\n", "nothing was written");
 }
 

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 
+use crate::error::plain;
 use crate::{Buffer, Error, File, Group};
 
 #[cfg(any(test, feature = "fake"))]
@@ -52,13 +53,7 @@ impl Unread {
         let why = match errno {
             Errno::ACCESS | Errno::PERM => "permission denied".to_owned(),
             Errno::NOENT => "not there".to_owned(),
-            errno => {
-                let text = errno.to_string();
-                text.split(" (os error")
-                    .next()
-                    .unwrap_or_default()
-                    .to_lowercase()
-            }
+            errno => plain(&errno),
         };
         Unread::new(what, why)
     }

@@ -7,6 +7,7 @@
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::Args;
 use justitia_agent::config::{parse_color, parse_time};
 use justitia_agent::socket::color::LONGEST_TIME_TO_LIVE;
@@ -20,7 +21,6 @@ use justitia_policy::Color;
 use justitia_report::status::{GroupStatus, Report};
 use serde::Serialize;
 
-use super::status;
 use crate::output::{self, Page, Screen, Table};
 use crate::settings::{self, OutputArgs};
 
@@ -42,7 +42,7 @@ Examples:
   justitia color /app/db --clear")]
 pub(crate) struct ColorArgs {
     /// Path of the group relative to the cgroup2 mount, or its last part if an agent runs
-    #[arg(value_name = "GROUP")]
+    #[arg(value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: Option<String>,
     /// green, yellow or red
     #[arg(value_name = "COLOR", requires = "group")]
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &ColorArgs) -> Result<()> {
         return said(args, &heard.path, "declares no color any more");
     }
     let report = ask(&socket)?;
-    let group = status::find(&report, name)?;
+    let group = report.named(name)?;
     if args.output.json {
         return output::print_json(&record(group));
     }
@@ -279,11 +279,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn rendered(report: &Report) -> crate::output::Page {
-        let screen = Screen {
-            width: None,
-            colors: false,
-        };
-        table(report, screen)
+        table(report, Screen::FILE)
     }
 
     #[test]
@@ -312,13 +308,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_list_has_every_group() {
-        let text = table(
-            &example(),
-            Screen {
-                width: None,
-                colors: false,
-            },
-        );
+        let text = table(&example(), Screen::FILE);
         assert!(
             text.contains("/app/db") && text.contains("/app/new"),
             "{text}"

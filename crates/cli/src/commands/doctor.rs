@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::Args;
 use justitia_agent::config::GLOB_REMEDY;
 use justitia_agent::socket::ask;
@@ -38,7 +39,7 @@ Examples:
   justitia doctor --json | jq '.checks[] | select(.verdict == \"finding\")'")]
 pub(crate) struct DoctorArgs {
     /// Only findings of this cgroup, its ancestors, its descendants and the host
-    #[arg(value_name = "GROUP")]
+    #[arg(value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: Option<String>,
     /// Time between the two samples that give the rates; 0: sample once, without rates
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=60))]

@@ -1,5 +1,6 @@
 //! `justitia explain GROUP`: shows one group's weight, its entitlement by that weight, and its knobs.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::Args;
 use justitia_agent::socket::ask;
 use justitia_agent::Result;
@@ -9,7 +10,6 @@ use justitia_report::status::{
 use serde::Serialize;
 
 use super::color;
-use super::status::find;
 use super::worth;
 use crate::output::{self, Page, Screen};
 use crate::settings::{self, OutputArgs};
@@ -21,7 +21,7 @@ use crate::settings::{self, OutputArgs};
   justitia explain db --json")]
 pub(crate) struct ExplainArgs {
     /// Path of the group relative to the cgroup2 mount, or its last part
-    #[arg(value_name = "GROUP")]
+    #[arg(value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: String,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
@@ -38,7 +38,7 @@ struct Explanation<'a> {
 
 pub(crate) fn run(args: &ExplainArgs) -> Result<()> {
     let report = ask(&settings::load(&args.output.config)?.socket())?;
-    let group = find(&report, &args.group)?;
+    let group = report.named(&args.group)?;
     let writes = report.writes.iter();
     let explanation = Explanation {
         group,
@@ -160,25 +160,14 @@ pub(crate) mod tests {
     use crate::commands::status::tests::example;
 
     pub(crate) fn rendered(report: &Report, group: &GroupStatus) -> Page {
-        let screen = Screen {
-            width: None,
-            colors: false,
-        };
-        render(report, group, screen)
+        render(report, group, Screen::FILE)
     }
 
     #[test]
     fn weight_share_threshold_and_knobs_are_all_there() {
         let report = example();
-        let group = find(&report, "db").unwrap();
-        let text = render(
-            &report,
-            group,
-            Screen {
-                width: None,
-                colors: false,
-            },
-        );
+        let group = report.named("db").unwrap();
+        let text = render(&report, group, Screen::FILE);
         for words in [
             "800 from xattr user.justitia.weight",
             "88.9% of the managed weight",
@@ -215,16 +204,12 @@ pub(crate) mod tests {
             }],
             ..GuardStatus::default()
         });
-        let group = find(&report, "db").unwrap();
-        let screen = Screen {
-            width: None,
-            colors: false,
-        };
-        let text = render(&report, group, screen);
+        let group = report.named("db").unwrap();
+        let text = render(&report, group, Screen::FILE);
         let told = "reserved    512.0 MiB of free memory, 42 s left";
         assert!(text.contains(told), "{text}");
-        let other = find(&report, "new").unwrap();
-        assert!(!render(&report, other, screen).contains("reserved"));
+        let other = report.named("new").unwrap();
+        assert!(!render(&report, other, Screen::FILE).contains("reserved"));
         let status = crate::commands::status::tests::rendered(&report);
         for words in [
             "guard: 600.0 MiB to keep free, 20.0 MiB are free",
@@ -237,7 +222,7 @@ pub(crate) mod tests {
     #[test]
     fn an_unknown_group_is_answered_with_the_known_ones() {
         let report = example();
-        let error = find(&report, "/app/dc").unwrap_err();
+        let error = report.named("/app/dc").unwrap_err();
         assert_eq!(error.remedy, "managed groups: /app/db /app/new");
     }
 }

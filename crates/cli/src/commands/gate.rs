@@ -281,11 +281,7 @@ mod tests {
     }
 
     fn text(printed: &Printed) -> Page {
-        let screen = Screen {
-            width: None,
-            colors: false,
-        };
-        words(printed, screen)
+        words(printed, Screen::FILE)
     }
 
     #[test]

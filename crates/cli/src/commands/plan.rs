@@ -109,23 +109,12 @@ pub(crate) mod tests {
     use crate::commands::status::tests::example;
 
     pub(crate) fn rendered(report: &Report) -> Page {
-        let screen = Screen {
-            width: None,
-            colors: false,
-        };
-        render(report, "agent", screen)
+        render(report, "agent", Screen::FILE)
     }
 
     #[test]
     fn each_write_is_shown_with_what_stands_there_and_why() {
-        let text = render(
-            &example(),
-            "here",
-            Screen {
-                width: None,
-                colors: false,
-            },
-        );
+        let text = render(&example(), "here", Screen::FILE);
         let line = text
             .lines()
             .find(|line| line.starts_with("/app/db"))
@@ -141,14 +130,7 @@ pub(crate) mod tests {
             writes: Vec::new(),
             ..example()
         };
-        let text = render(
-            &report,
-            "agent",
-            Screen {
-                width: None,
-                colors: false,
-            },
-        );
+        let text = render(&report, "agent", Screen::FILE);
         assert!(text.contains("nothing to write"));
     }
 }

@@ -21,7 +21,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::output::{self, Page};
-use crate::settings::{self, ConfigArgs, PolicyArgs};
+use crate::settings::{self, ConfigArgs, GlobArgs, PolicyArgs};
 
 /// Arguments of `justitia record`.
 #[derive(Debug, Args)]
@@ -48,12 +48,9 @@ pub(crate) struct RecordArgs {
     pub(crate) seconds: Option<u64>,
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
-    /// Observe these cgroups without the agent; may be repeated
-    #[arg(long, value_name = "GLOB")]
-    pub(crate) manage: Vec<String>,
-    /// Observe without the agent, but not these cgroups; may be repeated
-    #[arg(long, value_name = "GLOB")]
-    pub(crate) exclude: Vec<String>,
+    /// Observe these cgroups without the agent.
+    #[command(flatten)]
+    pub(crate) globs: GlobArgs,
     /// Observe without the agent, this often, 100ms to 60s
     #[arg(long, value_name = "TIME")]
     pub(crate) interval: Option<String>,
@@ -65,8 +62,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Records until SIGINT or SIGTERM.
 pub(crate) fn run(args: &RecordArgs) -> Result<()> {
     let policy = PolicyArgs {
-        manage: args.manage.clone(),
-        exclude: args.exclude.clone(),
+        globs: args.globs.clone(),
         interval: args.interval.clone(),
         ..PolicyArgs::default()
     };

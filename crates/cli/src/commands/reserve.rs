@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::Args;
 use justitia_agent::config::{parse_size, parse_time};
 use justitia_agent::socket::reserve::{reserve, Reserved, LONGEST, SHORTEST};
@@ -29,7 +30,7 @@ Examples:
   justitia reserve /app/db --clear")]
 pub(crate) struct ReserveArgs {
     /// Path of the group relative to the cgroup2 mount, or its last part if the group is managed
-    #[arg(value_name = "GROUP")]
+    #[arg(value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: String,
     /// Size, such as 4G or 512M
     #[arg(

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use justitia_agent::socket::ask;
-use justitia_agent::{Error, Result};
+use justitia_agent::Result;
 use justitia_policy::color::ColorSource;
 use justitia_policy::plan::Knob;
 use justitia_report::describe;
@@ -55,16 +55,12 @@ fn print_fields(json: bool) -> Result<()> {
         return output::print_json(&describe::fields().collect::<Vec<_>>());
     }
     // Descriptions are sentences and must not be cut.
-    let screen = Screen {
-        width: None,
-        colors: false,
-    };
     let fields = describe::fields().filter_map(|field| Some((field.json?, field)));
     Table::of(fields)
         .left("FIELD", 0, |(name, _)| *name)
         .left("UNIT", 0, |(_, field)| field.unit)
         .left("WHAT IT IS", 0, |(_, field)| field.help)
-        .render(screen)
+        .render(Screen::FILE)
         .print()
 }
 
@@ -184,26 +180,6 @@ fn color_text(verdict: &VerdictStatus) -> String {
     }
 }
 
-/// The group of this name. The error lists the names.
-pub(crate) fn find<'a>(report: &'a Report, name: &str) -> Result<&'a GroupStatus> {
-    report.find(name).ok_or_else(|| {
-        let paths: Vec<&str> = report
-            .groups
-            .iter()
-            .map(|group| group.path.as_str())
-            .collect();
-        let remedy = match paths.len() {
-            0 => "no group is managed yet: see justitia status".to_owned(),
-            1..=8 => format!("managed groups: {}", paths.join(" ")),
-            _ => "see justitia status for the managed groups".to_owned(),
-        };
-        Error::usage(
-            format!("{name} is not the name of one managed group"),
-            remedy,
-        )
-    })
-}
-
 /// A disk's knobs: for each its name, its value, and a note with its prior value and the disk.
 pub(crate) fn device_words(
     device: &DeviceStatus,
@@ -227,11 +203,7 @@ pub(crate) mod tests {
 
     /// A report as printed into a file.
     pub(crate) fn rendered(report: &Report) -> Page {
-        let screen = Screen {
-            width: None,
-            colors: false,
-        };
-        render(report, 1, screen)
+        render(report, 1, Screen::FILE)
     }
 
     pub(crate) fn example() -> Report {
@@ -367,14 +339,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_table_tells_known_from_unknown_and_marks_values_of_the_user() {
-        let text = render(
-            &example(),
-            1065,
-            Screen {
-                width: None,
-                colors: false,
-            },
-        );
+        let text = render(&example(), 1065, Screen::FILE);
         assert!(text.starts_with("justitia 0.1.0  mode proportional, objective fair, up 65 s"));
         assert!(text.contains("2.5 ms each, counted by bpf\n"), "{text}");
         let db = text
@@ -404,14 +369,7 @@ pub(crate) mod tests {
 
     #[test]
     fn it_fits_an_eighty_column_terminal() {
-        let text = render(
-            &example(),
-            1065,
-            Screen {
-                width: Some(80),
-                colors: false,
-            },
-        );
+        let text = render(&example(), 1065, Screen::wide(80));
         let table = text.split("\n\n").nth(1).unwrap();
         assert!(
             table.lines().all(|line| line.chars().count() <= 80),
@@ -436,12 +394,8 @@ pub(crate) mod tests {
             cause: name("b"),
             remedy: name("c"),
         });
-        let screen = Screen {
-            width: None,
-            colors: false,
-        };
         let pages = [
-            render(&report, 1, screen),
+            render(&report, 1, Screen::FILE),
             plan::tests::rendered(&report),
             explain::tests::rendered(&report, &report.groups[0]),
             color::tests::rendered(&report),

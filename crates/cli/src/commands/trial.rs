@@ -29,7 +29,7 @@ use self::render::render;
 use super::doctor;
 use super::record::stop_on_signals;
 use crate::output;
-use crate::settings::{self, ConfigArgs, PolicyArgs};
+use crate::settings::{self, ConfigArgs, GlobArgs, PolicyArgs};
 
 /// Arguments of `justitia try`.
 #[derive(Debug, Args)]
@@ -55,13 +55,8 @@ pub(crate) struct TryArgs {
     pub(crate) seconds: u64,
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
-    /// Observe these cgroups; may be repeated
-    /// [default: the containers, pods and VMs that are found, and services that have a weight]
-    #[arg(long, value_name = "GLOB")]
-    pub(crate) manage: Vec<String>,
-    /// Leave out these cgroups; may be repeated
-    #[arg(long, value_name = "GLOB")]
-    pub(crate) exclude: Vec<String>,
+    #[command(flatten)]
+    pub(crate) globs: GlobArgs,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -153,8 +148,7 @@ struct Tally {
 
 pub(crate) fn run(args: &TryArgs) -> Result<()> {
     let policy = PolicyArgs {
-        manage: args.manage.clone(),
-        exclude: args.exclude.clone(),
+        globs: args.globs.clone(),
         ..Default::default()
     };
     let settings = settings::with_policy(&args.config, &policy)?;

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use justitia_agent::config::{parse_interval, WEIGHT_REMEDY};
+use justitia_agent::config::{parse_interval, parse_weight};
 use justitia_agent::{Error, Result};
 use justitia_cgroup::Processes;
 use justitia_policy::units::Weight;
@@ -234,12 +234,7 @@ fn weight(text: &str) -> Result<(String, Weight)> {
     if name.is_empty() {
         return Err(wrong("no name"));
     }
-    let weight = number.parse().ok();
-    let weight = weight.and_then(|number| Weight::new(number).ok());
-    let weight = weight.ok_or_else(|| {
-        let cause = format!("--weight {number} of {name} is not a number from 1 to 10000");
-        Error::usage(cause, WEIGHT_REMEDY)
-    })?;
+    let weight = parse_weight(&format!("--weight {number} of {name}"), number)?;
     Ok((name.to_owned(), weight))
 }
 

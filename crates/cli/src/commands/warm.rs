@@ -16,15 +16,15 @@ use std::io::{ErrorKind, Read as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::Args;
 use justitia_agent::socket::{ask, require};
 use justitia_agent::{Error, Result};
-use justitia_cgroup::{Buffer, CgroupFs as _, Group, OwnGroup, RealFs, Want};
+use justitia_cgroup::{Buffer, CgroupFs as _, Group, OwnGroup, RealFs, Want, Why};
 use justitia_policy::units::{Bytes, Limit};
 use justitia_report::status::{GroupStatus, Report};
 use serde::Serialize;
 
-use super::status;
 use crate::output;
 use crate::settings::{self, OutputArgs};
 
@@ -51,7 +51,7 @@ pub(crate) struct WarmArgs {
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
     /// Managed group that is charged, by its path or the path's last part [default: this command's]
-    #[arg(long, value_name = "GROUP")]
+    #[arg(long, value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: Option<String>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
@@ -120,7 +120,7 @@ pub(crate) fn run(args: &WarmArgs) -> Result<()> {
 
 fn payer<'a>(report: &'a Report, name: &str, named: bool) -> Result<&'a GroupStatus> {
     if named {
-        return status::find(report, name);
+        return report.named(name);
     }
     report
         .groups
@@ -255,12 +255,15 @@ impl Progress {
 }
 
 fn cannot_join(error: justitia_cgroup::Error) -> Error {
-    match error {
-        justitia_cgroup::Error::Busy { path, .. } => Error::failed(
-            format!("{path} has groups below it, so no process can be in it"),
+    match error.why {
+        Why::Busy(_) => Error::failed(
+            format!(
+                "{} has groups below it, so no process can be in it",
+                error.path
+            ),
             "name one of those with --group",
         ),
-        other => other.into(),
+        _ => error.into(),
     }
 }
 

@@ -4,8 +4,8 @@
 //! delegated the directory, it is set as `security.justitia.weight`, which the directory's owner cannot set.
 //! A running agent finds it at its next scan, and without an agent it stays for the next one.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::Args;
-use justitia_agent::config::WEIGHT_REMEDY;
 use justitia_agent::{run, Error, Result};
 use justitia_cgroup::{xattr, Fs, Group};
 use justitia_discover::{Discovered, Kind, RuntimeDirs, Scanner};
@@ -32,7 +32,7 @@ Examples:
   justitia weight /app/db --unset")]
 pub(crate) struct WeightArgs {
     /// Path of the group relative to the cgroup2 mount, or its last part if the group is managed
-    #[arg(value_name = "GROUP")]
+    #[arg(value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: Option<String>,
     /// The new weight, 1 to 10000
     #[arg(value_name = "N", requires = "group", allow_negative_numbers = true)]
@@ -187,17 +187,10 @@ fn record(scanner: &Scanner, group: &Group) -> Result<WeightRecord> {
 }
 
 fn parse_weight(text: &str) -> Result<Weight> {
-    let weight = text
-        .trim()
-        .parse()
-        .ok()
-        .and_then(|number| Weight::new(number).ok());
-    weight.ok_or_else(|| {
-        Error::usage(
-            format!("weight {text} is not a number from 1 to 10000"),
-            WEIGHT_REMEDY,
-        )
-    })
+    Ok(justitia_agent::config::parse_weight(
+        &format!("weight {text}"),
+        text,
+    )?)
 }
 
 #[cfg(test)]
@@ -207,10 +200,7 @@ mod tests {
     use justitia_discover::DiscoverConfig;
 
     fn scanner(fs: Fs) -> Scanner {
-        let config = DiscoverConfig {
-            manage: vec!["/app/*".into()],
-            ..DiscoverConfig::default()
-        };
+        let config = DiscoverConfig::managing(&["/app/*"]);
         let mut scanner = Scanner::new(fs, config, RuntimeDirs::none()).unwrap();
         scanner.rescan().unwrap();
         scanner

@@ -1,6 +1,7 @@
 //! `justitia worth`: shows the worth of page cache to each group as a table, or the miss-ratio curve of one
 //! group.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::Args;
 use justitia_agent::socket::ask;
 use justitia_agent::Result;
@@ -11,7 +12,6 @@ use ratatui::symbols::Marker;
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Widget as _};
 use serde::Serialize;
 
-use super::status::find;
 use crate::output::{self, bytes, megabytes_per_s, percent, Page, Screen, Table};
 use crate::settings::{self, OutputArgs};
 
@@ -29,7 +29,7 @@ Examples:
   justitia worth --json | jq '.[] | {path, more: .worth.more_bytes_per_s}'")]
 pub(crate) struct WorthArgs {
     /// Path of a group relative to the cgroup2 mount, or its last part
-    #[arg(value_name = "GROUP")]
+    #[arg(value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: Option<String>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &WorthArgs) -> Result<()> {
         let groups: Vec<GroupWorth> = report.groups.iter().map(GroupWorth::of).collect();
         return output::print(args.output.json, &groups, |screen| render(&report, screen));
     };
-    let group = find(&report, name)?;
+    let group = report.named(name)?;
     output::print(args.output.json, &GroupWorth::of(group), |screen| {
         draw(group, screen)
     })
@@ -242,10 +242,7 @@ pub(crate) mod tests {
     use crate::commands::status::tests::example as report_of_example;
     use justitia_report::status::WorthPoint;
 
-    const SCREEN: Screen = Screen {
-        width: Some(80),
-        colors: false,
-    };
+    const SCREEN: Screen = Screen::wide(80);
 
     /// The curve of a group that holds 200 MiB.
     pub(crate) fn example() -> WorthStatus {
@@ -265,26 +262,14 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn rendered(report: &Report, group: &GroupStatus) -> Page {
-        let mut text = render(
-            report,
-            Screen {
-                width: None,
-                ..SCREEN
-            },
-        );
+        let mut text = render(report, Screen::FILE);
         text.append(&draw(group, SCREEN));
         text
     }
 
     #[test]
     fn a_row_says_what_is_known_and_dashes_what_is_not() {
-        let text = render(
-            &report_of_example(),
-            Screen {
-                width: None,
-                ..SCREEN
-            },
-        );
+        let text = render(&report_of_example(), Screen::FILE);
         let row = |name: &str| {
             text.lines()
                 .find(|line| line.starts_with(name))
@@ -319,7 +304,7 @@ pub(crate) mod tests {
     #[test]
     fn a_drawing_has_the_curve_where_the_group_stands_and_fits() {
         let report = report_of_example();
-        let text = draw(find(&report, "db").unwrap(), SCREEN);
+        let text = draw(report.named("db").unwrap(), SCREEN);
         for words in [
             "lends 40.0 MiB of its share: its reads hit as often with 150.0 MiB",
             "100 %",
@@ -336,7 +321,7 @@ pub(crate) mod tests {
             text.lines().all(|line| line.chars().count() <= 80),
             "{text}"
         );
-        let text = draw(find(&report, "new").unwrap(), SCREEN);
+        let text = draw(report.named("new").unwrap(), SCREEN);
         assert!(text.contains("no curve yet"), "{text}");
     }
 
@@ -356,13 +341,7 @@ pub(crate) mod tests {
     fn a_terminal_of_any_width_is_survived() {
         let report = report_of_example();
         for width in 0..30 {
-            draw(
-                &report.groups[0],
-                Screen {
-                    width: Some(width),
-                    colors: false,
-                },
-            );
+            draw(&report.groups[0], Screen::wide(width));
         }
     }
 }

@@ -78,10 +78,7 @@ fn an_annotation_of_a_pod_counts_up_to_the_cap_of_its_namespace() {
         );
     }
     // If only containers are managed, the pod's weight still bounds them.
-    let config = DiscoverConfig {
-        manage: vec!["/kubepods.slice/**/*.scope".into()],
-        ..DiscoverConfig::default()
-    };
+    let config = DiscoverConfig::managing(&["/kubepods.slice/**/*.scope"]);
     let runtime = RuntimeDirs::under(root.path());
     let mut scanner = Scanner::new(Arc::clone(&fs) as Fs, config, runtime).unwrap();
     assert_eq!(seen(&mut scanner)[0].0, container);

@@ -91,10 +91,7 @@ fn a_group_is_found_by_path_name_or_what_is_unmistakable() {
 
 #[test]
 fn a_bad_glob_is_refused_by_name() {
-    let config = DiscoverConfig {
-        manage: vec!["/a**".into()],
-        ..DiscoverConfig::default()
-    };
+    let config = DiscoverConfig::managing(&["/a**"]);
     let error = Scanner::new(fake(&[]) as Fs, config, RuntimeDirs::none());
     assert_eq!(error.err().unwrap().glob, "/a**");
 }

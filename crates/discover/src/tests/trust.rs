@@ -292,10 +292,7 @@ fn a_path_that_is_too_long_to_open_hides_nobody() {
     }
     std::fs::create_dir(dir.path().join("good")).unwrap();
     let fs: Fs = Arc::new(RealFs::on_directory(dir.path()).unwrap());
-    let config = DiscoverConfig {
-        manage: vec!["/good".into(), "/x*/**".into()],
-        ..DiscoverConfig::default()
-    };
+    let config = DiscoverConfig::managing(&["/good", "/x*/**"]);
     let mut scanner = Scanner::new(fs, config, RuntimeDirs::none()).unwrap();
     scanner.rescan().unwrap();
     assert!(paths(&scanner).contains(&"/good"));

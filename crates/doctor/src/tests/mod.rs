@@ -132,10 +132,7 @@ impl Host {
 
     /// Gathers facts with two reads `seconds` apart; `meanwhile` runs between them.
     pub(super) fn look(&self, seconds: u64, meanwhile: impl Fn(&Host)) -> Facts {
-        let config = DiscoverConfig {
-            manage: vec!["/app/*".into()],
-            ..DiscoverConfig::default()
-        };
+        let config = DiscoverConfig::managing(&["/app/*"]);
         let runtime = RuntimeDirs::under(self.runtime.path());
         let owners = Owners::new(&config, runtime).unwrap();
         gather(Look {

@@ -10,107 +10,45 @@ use rustix::io::Errno;
 use super::{check, Host, MOUNTS};
 use crate::{examine, gather, Look, Verdict, CHECKS};
 
+/// A check, and a group's file without which it cannot tell.
+const OF_GROUPS: [(&str, &str, &str); 9] = [
+    ("limits-exceed-memory", "/app/db", "memory.max"),
+    ("protection-exceeds-memory", "/app/db", "memory.low"),
+    ("protection-cut-off", "/app", "memory.min"),
+    ("recursiveprot-unclaimed", "/app", "memory.current"),
+    ("page-cache-starved", "/app/db", "memory.stat"),
+    ("outside-unbounded", "/", "memory.stat"),
+    ("swap-unlimited", "/app/db", "memory.swap.max"),
+    ("weights-distorted", "/app/db", "io.bfq.weight"),
+    ("zombie-cgroups", "/", "cgroup.stat"),
+];
+
+/// A check, and a file of the host without which it cannot tell.
+const OF_HOST: [(&str, &str); 9] = [
+    ("memory-not-reserved", "/proc/meminfo"),
+    ("recursiveprot-missing", "/proc/self/mountinfo"),
+    ("outside-dirtying", "/proc/sys/vm/dirty_bytes"),
+    ("swap-none", "/proc/swaps"),
+    ("dirty-limit-slow-disk", "/sys/block/sda/queue/rotational"),
+    ("weights-not-enforced", "/sys/block/sda/queue/scheduler"),
+    ("mglru-protection", "/sys/kernel/mm/lru_gen/enabled"),
+    ("psi-off", "/proc/pressure/memory"),
+    ("kernel-features", "/sys/kernel/btf/vmlinux"),
+];
+
 type Blind = (&'static str, fn(&Host), &'static str);
 
-fn refuse(host: &Host, path: &str) {
-    host.files.refuse(path, Errno::ACCESS);
-}
-
-const BLIND: [Blind; 22] = [
-    (
-        "limits-exceed-memory",
-        |host| host.deny("/app/db", "memory.max"),
-        "memory.max of /app/db: permission denied",
-    ),
-    (
-        "memory-not-reserved",
-        |host| refuse(host, "/proc/meminfo"),
-        "/proc/meminfo: permission denied",
-    ),
-    (
-        "protection-exceeds-memory",
-        |host| host.deny("/app/db", "memory.low"),
-        "memory.low of /app/db: permission denied",
-    ),
-    (
-        "protection-cut-off",
-        |host| host.deny("/app", "memory.min"),
-        "memory.min of /app: permission denied",
-    ),
-    (
-        "recursiveprot-missing",
-        |host| refuse(host, "/proc/self/mountinfo"),
-        "/proc/self/mountinfo: permission denied",
-    ),
-    (
-        "recursiveprot-unclaimed",
-        |host| host.deny("/app", "memory.current"),
-        "memory.current of /app: permission denied",
-    ),
-    (
-        "page-cache-starved",
-        |host| host.deny("/app/db", "memory.stat"),
-        "memory.stat of /app/db: permission denied",
-    ),
-    (
-        "outside-unbounded",
-        |host| host.deny("/", "memory.stat"),
-        "memory.stat of /: permission denied",
-    ),
-    (
-        "outside-dirtying",
-        |host| refuse(host, "/proc/sys/vm/dirty_bytes"),
-        "/proc/sys/vm/dirty_bytes: permission denied",
-    ),
-    (
-        "swap-none",
-        |host| refuse(host, "/proc/swaps"),
-        "/proc/swaps: permission denied",
-    ),
-    (
-        "swap-unlimited",
-        |host| host.deny("/app/db", "memory.swap.max"),
-        "memory.swap.max of /app/db: permission denied",
-    ),
+/// A check, how it is blinded, and what it says then.
+const OTHERWISE: [Blind; 4] = [
     (
         "swappiness-extreme",
         |host| host.files.set("/proc/sys/vm/swappiness", "much\n"),
         "/proc/sys/vm/swappiness: holds text that is not understood",
     ),
     (
-        "dirty-limit-slow-disk",
-        |host| refuse(host, "/sys/block/sda/queue/rotational"),
-        "rotational: permission denied",
-    ),
-    (
-        "weights-not-enforced",
-        |host| refuse(host, "/sys/block/sda/queue/scheduler"),
-        "scheduler: permission denied",
-    ),
-    (
-        "weights-distorted",
-        |host| host.deny("/app/db", "io.bfq.weight"),
-        "io.bfq.weight of /app/db: permission denied",
-    ),
-    (
         "writeback-not-charged",
         |host| host.files.remove("/proc/self/mountinfo"),
         "/proc/self/mountinfo: not there",
-    ),
-    (
-        "mglru-protection",
-        |host| refuse(host, "/sys/kernel/mm/lru_gen/enabled"),
-        "/sys/kernel/mm/lru_gen/enabled: permission denied",
-    ),
-    (
-        "zombie-cgroups",
-        |host| host.deny("/", "cgroup.stat"),
-        "cgroup.stat of /: permission denied",
-    ),
-    (
-        "psi-off",
-        |host| refuse(host, "/proc/pressure/memory"),
-        "/proc/pressure/memory: permission denied",
     ),
     (
         "cgroup-v1",
@@ -125,26 +63,34 @@ const BLIND: [Blind; 22] = [
         |host| host.fs.shut("/app/db", Some(Errno::ACCESS)),
         "/app/db: no permission",
     ),
-    (
-        "kernel-features",
-        |host| refuse(host, "/sys/kernel/btf/vmlinux"),
-        "/sys/kernel/btf/vmlinux: permission denied",
-    ),
 ];
+
+/// Asserts that a check says why it cannot tell.
+fn cannot_tell(id: &str, blind: impl FnOnce(&Host), why: &str) {
+    let host = Host::healthy();
+    blind(&host);
+    let report = host.report();
+    let check = check(&report, id);
+    assert_eq!(check.verdict, Verdict::CouldNotTell, "{check:#?}");
+    assert!(
+        check.could_not_tell.iter().any(|line| line.contains(why)),
+        "{why}: {check:#?}"
+    );
+    assert_eq!(report.verdict, Verdict::CouldNotTell);
+}
 
 #[test]
 fn a_check_that_cannot_read_what_it_needs_says_so_and_is_never_fine() {
-    for (id, blind, why) in BLIND {
-        let host = Host::healthy();
-        blind(&host);
-        let report = host.report();
-        let check = check(&report, id);
-        assert_eq!(check.verdict, Verdict::CouldNotTell, "{check:#?}");
-        assert!(
-            check.could_not_tell.iter().any(|line| line.contains(why)),
-            "{why}: {check:#?}"
-        );
-        assert_eq!(report.verdict, Verdict::CouldNotTell);
+    for (id, path, file) in OF_GROUPS {
+        let why = format!("{file} of {path}: permission denied");
+        cannot_tell(id, |host| host.deny(path, file), &why);
+    }
+    for (id, path) in OF_HOST {
+        let why = format!("{path}: permission denied");
+        cannot_tell(id, |host| host.files.refuse(path, Errno::ACCESS), &why);
+    }
+    for (id, blind, why) in OTHERWISE {
+        cannot_tell(id, blind, why);
     }
 }
 
@@ -152,7 +98,10 @@ fn a_check_that_cannot_read_what_it_needs_says_so_and_is_never_fine() {
 fn every_check_can_be_blinded() {
     for check in &CHECKS {
         // The check that needs rates has its own test below.
-        let listed = BLIND.iter().any(|(id, ..)| *id == check.id);
+        let mut listed = (OF_GROUPS.iter().map(|(id, ..)| id))
+            .chain(OF_HOST.iter().map(|(id, ..)| id))
+            .chain(OTHERWISE.iter().map(|(id, ..)| id));
+        let listed = listed.any(|id| *id == check.id);
         assert!(listed || check.id == "limit-too-small", "{}", check.id);
     }
 }

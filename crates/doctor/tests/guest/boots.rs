@@ -29,7 +29,7 @@ pub(crate) fn poor() -> Vec<Row> {
         Row {
             check: "psi-off",
             case: "booted with psi=0",
-            build: |_| Ok(()),
+            build: |_| {},
             seconds: 0,
             about: About::Host,
             evidence: &["the kernel does not count pressure", "psi=1"],
@@ -38,7 +38,7 @@ pub(crate) fn poor() -> Vec<Row> {
         Row {
             check: "kernel-features",
             case: "booted with cgroup_disable=memory",
-            build: |_| Ok(()),
+            build: |_| {},
             seconds: 0,
             about: About::Host,
             evidence: &["no memory controller"],
@@ -50,7 +50,6 @@ pub(crate) fn poor() -> Vec<Row> {
             build: |scene| {
                 let file = scene.file("busy");
                 scene.start(&mount(), &Job::Rewrite(32 * MIB, file));
-                Ok(())
             },
             seconds: 3,
             about: About::DataDisk,
@@ -60,10 +59,7 @@ pub(crate) fn poor() -> Vec<Row> {
         Row {
             check: "cgroup-v1",
             case: "no cgroup file system at all",
-            build: |_| {
-                unmount(mount(), UnmountFlags::empty()).unwrap();
-                Ok(())
-            },
+            build: |_| unmount(mount(), UnmountFlags::empty()).unwrap(),
             seconds: 0,
             about: About::Host,
             evidence: &["no cgroup file system is mounted"],
@@ -84,10 +80,7 @@ pub(crate) fn hybrid() -> Vec<Row> {
         Row {
             check: "cgroup-v1",
             case: "memory on v1, cgroup2 without it",
-            build: |_| {
-                mount_v1("memory");
-                Ok(())
-            },
+            build: |_| mount_v1("memory"),
             seconds: 0,
             about: About::Host,
             evidence: &["the memory controller is on cgroup v1 at /run/v1"],
@@ -96,10 +89,7 @@ pub(crate) fn hybrid() -> Vec<Row> {
         Row {
             check: "cgroup-v1",
             case: "blkio on v1",
-            build: |_| {
-                mount_v1("blkio");
-                Ok(())
-            },
+            build: |_| mount_v1("blkio"),
             seconds: 0,
             about: About::Host,
             evidence: &["the blkio controller is on cgroup v1 at /run/v1"],

@@ -22,7 +22,6 @@ fn reservation() -> Vec<Row> {
             build: |scene| {
                 scene.knob("db", "memory.max", 800 * MIB);
                 scene.knob("web", "memory.high", 800 * MIB);
-                Ok(())
             },
             seconds: 0,
             about: About::Host,
@@ -39,7 +38,6 @@ fn reservation() -> Vec<Row> {
                 scene.knob("", "memory.max", 300 * MIB);
                 scene.knob("db", "memory.max", 800 * MIB);
                 scene.knob("web", "memory.max", 800 * MIB);
-                Ok(())
             },
             seconds: 0,
             about: About::Group(""),
@@ -56,10 +54,7 @@ fn reservation() -> Vec<Row> {
         Row {
             check: "memory-not-reserved",
             case: "a limit as large as the host, nothing protected",
-            build: |scene| {
-                scene.knob("db", "memory.max", 1024 * MIB);
-                Ok(())
-            },
+            build: |scene| scene.knob("db", "memory.max", 1024 * MIB),
             seconds: 0,
             about: About::Group("db"),
             evidence: &[
@@ -80,10 +75,7 @@ fn protection() -> Vec<Row> {
         Row {
             check: "protection-exceeds-memory",
             case: "nearly all of RAM at the top",
-            build: |scene| {
-                scene.knob("", "memory.low", 960 * MIB);
-                Ok(())
-            },
+            build: |scene| scene.knob("", "memory.low", 960 * MIB),
             seconds: 0,
             about: About::Host,
             evidence: &[
@@ -99,7 +91,6 @@ fn protection() -> Vec<Row> {
                 scene.knob("", "memory.min", 32 * MIB);
                 scene.knob("db", "memory.min", 48 * MIB);
                 cached(&scene.group("db"), &scene.file("db"), 64 * MIB);
-                Ok(())
             },
             seconds: 0,
             about: About::Group(""),
@@ -112,10 +103,7 @@ fn protection() -> Vec<Row> {
         Row {
             check: "protection-cut-off",
             case: "below a group with none",
-            build: |scene| {
-                scene.knob("db", "memory.low", 64 * MIB);
-                Ok(())
-            },
+            build: |scene| scene.knob("db", "memory.low", 64 * MIB),
             seconds: 0,
             about: About::Group("db"),
             evidence: &["memory.low of 64.0 MiB", "{top} has 0"],
@@ -129,7 +117,6 @@ fn protection() -> Vec<Row> {
                 remount(MountFlags::empty(), "");
                 scene.knob("", "memory.low", 64 * MIB);
                 scene.group("db");
-                Ok(())
             },
             seconds: 0,
             about: About::Group(""),
@@ -144,7 +131,6 @@ fn protection() -> Vec<Row> {
                 scene.knob("db", "memory.low", 16 * MIB);
                 cached(&scene.group("db"), &scene.file("db"), 24 * MIB);
                 cached(&scene.group("web"), &scene.file("web"), 64 * MIB);
-                Ok(())
             },
             seconds: 0,
             about: About::Group(""),
@@ -177,7 +163,6 @@ fn limits() -> Vec<Row> {
                 drop_caches();
                 let table = scene.file("table");
                 scene.start(&scene.group("db"), &Job::Read(8 * MIB, table));
-                Ok(())
             },
             seconds: 2,
             about: About::Group("db"),
@@ -194,7 +179,6 @@ fn limits() -> Vec<Row> {
             build: |scene| {
                 scene.knob("db", "memory.max", 400 * MIB);
                 scene.start(&scene.group("db"), &Job::Grow(5 * MIB));
-                Ok(())
             },
             seconds: 2,
             about: About::Group("db"),
@@ -213,7 +197,6 @@ fn limits() -> Vec<Row> {
                 scene.knob("", "memory.max", 500 * MIB);
                 scene.knob("db", "memory.max", 32 * MIB);
                 run_out(scene, "db");
-                Ok(())
             },
             seconds: 1,
             about: About::Group("db"),
@@ -237,7 +220,6 @@ fn limits() -> Vec<Row> {
                 drop_caches();
                 let table = scene.file("table");
                 scene.start(&scene.group("db"), &Job::Read(88 * MIB, table));
-                Ok(())
             },
             seconds: 2,
             about: About::Group("db"),
@@ -259,7 +241,6 @@ fn outsiders() -> Vec<Row> {
             build: |scene| {
                 scene.knob("db", "memory.max", 64 * MIB);
                 cached(&scene.group("backup"), &scene.file("backup"), 144 * MIB);
-                Ok(())
             },
             seconds: 0,
             about: About::Group(""),
@@ -276,7 +257,6 @@ fn outsiders() -> Vec<Row> {
             build: |scene| {
                 scene.knob("db", "memory.max", 64 * MIB);
                 cached(&mount(), &scene.file("backup"), 144 * MIB);
-                Ok(())
             },
             seconds: 0,
             about: About::Host,
@@ -298,7 +278,6 @@ fn outsiders() -> Vec<Row> {
                 scene.dirty_bytes(64 * MIB, 48 * MIB);
                 scene.sysctl("dirty_writeback_centisecs", 0);
                 dirty(&scene.group("logs"), &scene.file("logs"), 40 * MIB);
-                Ok(())
             },
             seconds: 1,
             about: About::Group(""),
@@ -318,7 +297,6 @@ fn outsiders() -> Vec<Row> {
                 scene.dirty_bytes(64 * MIB, 48 * MIB);
                 scene.sysctl("dirty_writeback_centisecs", 0);
                 dirty(&mount(), &scene.file("logs"), 40 * MIB);
-                Ok(())
             },
             seconds: 0,
             about: About::Host,

@@ -25,10 +25,7 @@ fn swap() -> Vec<Row> {
         Row {
             check: "swap-none",
             case: "most of RAM is anonymous",
-            build: |scene| {
-                scene.start(&scene.group("db"), &Job::Hold(600 * MIB));
-                Ok(())
-            },
+            build: |scene| scene.start(&scene.group("db"), &Job::Hold(600 * MIB)),
             seconds: 0,
             about: About::Host,
             evidence: &["no swap, and", "of anonymous memory", "of {ram}"],
@@ -41,7 +38,6 @@ fn swap() -> Vec<Row> {
                 scene.swap_on(96 * MIB);
                 scene.knob("db", "memory.max", 32 * MIB);
                 scene.start(&scene.group("db"), &Job::Hold(64 * MIB));
-                Ok(())
             },
             seconds: 0,
             about: About::Group("db"),
@@ -54,7 +50,6 @@ fn swap() -> Vec<Row> {
             build: |scene| {
                 scene.swap_on(16 * MIB);
                 scene.sysctl("swappiness", 0);
-                Ok(())
             },
             seconds: 0,
             about: About::Host,
@@ -67,7 +62,6 @@ fn swap() -> Vec<Row> {
             build: |scene| {
                 scene.swap_on(16 * MIB);
                 scene.sysctl("swappiness", 180);
-                Ok(())
             },
             seconds: 0,
             about: About::Host,
@@ -105,7 +99,6 @@ fn weights() -> Vec<Row> {
             build: |scene| {
                 set(scene.group("db").join("io.weight"), "default 800");
                 select(&data_disk(), "none");
-                Ok(())
             },
             seconds: 0,
             about: About::DataDisk,
@@ -119,11 +112,12 @@ fn weights() -> Vec<Row> {
                 set(scene.group("db").join("io.weight"), "default 50");
                 let disk = data_disk();
                 let offered = format!("/sys/block/{disk}/queue/scheduler");
-                if !fs::read_to_string(offered).unwrap().contains("mq-deadline") {
-                    return Err("mq-deadline is a module that the guest was not given".into());
+                if fs::read_to_string(offered).unwrap().contains("mq-deadline") {
+                    select(&disk, "mq-deadline");
+                } else {
+                    let reason = "mq-deadline is a module that the guest was not given";
+                    scene.impossible = Some(reason.into());
                 }
-                select(&disk, "mq-deadline");
-                Ok(())
             },
             seconds: 0,
             about: About::DataDisk,
@@ -142,7 +136,6 @@ fn weights() -> Vec<Row> {
             build: |scene| {
                 set(scene.group("db").join("io.weight"), "default 400");
                 set(scene.group("db").join("io.bfq.weight"), "127");
-                Ok(())
             },
             seconds: 0,
             about: About::Group("db"),
@@ -163,7 +156,6 @@ fn weights() -> Vec<Row> {
                     scene.group("0123456789ab").join("io.weight"),
                     "default 3940",
                 );
-                Ok(())
             },
             seconds: 0,
             about: About::Group("0123456789ab"),
@@ -181,7 +173,6 @@ fn weights() -> Vec<Row> {
             build: |scene| {
                 container(scene);
                 scene.group("0123456789ab");
-                Ok(())
             },
             seconds: 0,
             about: About::Group("0123456789ab"),
@@ -251,10 +242,7 @@ fn file_systems() -> Vec<Row> {
         Row {
             check: "writeback-not-charged",
             case: "ext4 that journals data",
-            build: |scene| {
-                mount_image(scene, ext4, "ext4", "data=journal");
-                Ok(())
-            },
+            build: |scene| mount_image(scene, ext4, "ext4", "data=journal"),
             seconds: 0,
             about: About::Mount,
             evidence: &["data=journal", "/dev/loop"],
@@ -267,10 +255,7 @@ fn file_systems() -> Vec<Row> {
         Row {
             check: "writeback-not-charged",
             case: "FAT",
-            build: |scene| {
-                mount_image(scene, fat, "vfat", "rw");
-                Ok(())
-            },
+            build: |scene| mount_image(scene, fat, "vfat", "rw"),
             seconds: 0,
             about: About::Mount,
             evidence: &["vfat has no cgroup writeback", "/dev/loop"],
@@ -302,7 +287,6 @@ fn kernel() -> Vec<Row> {
             build: |scene| {
                 scene.knob("db", "memory.low", 64 * MIB);
                 set(LRU_GEN, "y");
-                Ok(())
             },
             seconds: 0,
             about: About::Host,
@@ -315,7 +299,6 @@ fn kernel() -> Vec<Row> {
             build: |scene| {
                 set(LRU_GEN, "y");
                 scene.change("/sys/kernel/mm/lru_gen/min_ttl_ms", "1000");
-                Ok(())
             },
             seconds: 0,
             about: About::Host,
@@ -325,9 +308,10 @@ fn kernel() -> Vec<Row> {
         Row {
             check: "zombie-cgroups",
             case: "removed with page cache",
-            build: |scene| match leave_zombies(scene) {
-                100.. => Ok(()),
-                dying => Err(format!("its parent gets the page cache, {dying} stay")),
+            build: |scene| {
+                let dying = leave_zombies(scene);
+                let few = format!("its parent gets the page cache, {dying} stay");
+                scene.impossible = (dying < 100).then_some(few);
             },
             seconds: 0,
             about: About::Host,
@@ -339,11 +323,11 @@ fn kernel() -> Vec<Row> {
             case: "of a group",
             build: |scene| {
                 let pressure = scene.group("db").join("cgroup.pressure");
-                if !pressure.exists() {
-                    return Err("it has no cgroup.pressure".into());
+                if pressure.exists() {
+                    set(pressure, "0");
+                } else {
+                    scene.impossible = Some("it has no cgroup.pressure".into());
                 }
-                set(pressure, "0");
-                Ok(())
             },
             seconds: 0,
             about: About::Group("db"),
@@ -362,7 +346,6 @@ fn hierarchy() -> Vec<Row> {
                 scene.manage = vec![scene.path("app/*")];
                 scene.group("app");
                 scene.group("app/db");
-                Ok(())
             },
             seconds: 0,
             about: About::Group("app/db"),
@@ -381,7 +364,6 @@ fn hierarchy() -> Vec<Row> {
                 scene.manage = vec![scene.path("app/*")];
                 set(scene.group("app").join("cgroup.subtree_control"), "+memory");
                 scene.group("app/db");
-                Ok(())
             },
             seconds: 0,
             about: About::Group("app/db"),
@@ -396,7 +378,6 @@ fn hierarchy() -> Vec<Row> {
             build: |scene| {
                 scene.at_the_end(|| remount(MountFlags::empty(), "memory_recursiveprot"));
                 remount(MountFlags::RDONLY, "memory_recursiveprot");
-                Ok(())
             },
             seconds: 0,
             about: About::Host,

@@ -129,6 +129,8 @@ pub(crate) struct Scene {
     pub(crate) files: tempfile::TempDir,
     /// The workloads that the configuration names.
     pub(crate) manage: Vec<String>,
+    /// The reason why this kernel cannot have the pitfall.
+    pub(crate) impossible: Option<String>,
     /// Text that a row keeps between its steps.
     pub(crate) note: String,
 }
@@ -142,6 +144,7 @@ impl Scene {
             tree: None,
             files: tempfile::tempdir().unwrap(),
             manage: Vec::new(),
+            impossible: None,
             note: String::new(),
         };
         for disk in disks() {

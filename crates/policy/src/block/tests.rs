@@ -8,7 +8,7 @@ use crate::feedback::activity::Activity;
 use crate::rates::Rates;
 use crate::share;
 use crate::snapshot::{Group, Snapshot};
-use crate::testing::group;
+use crate::testing::{self, group};
 use crate::units::{Limit, Weight};
 
 fn with_gains() -> Served {
@@ -46,10 +46,7 @@ fn bfq_weights_while(in_force: bool, gains: &[f64], leaves: &[(&str, u32)]) -> V
         leaf.weight = Weight::new(weight).ok();
         groups.push(leaf);
     }
-    let snapshot = Snapshot {
-        groups,
-        ..Snapshot::default()
-    };
+    let snapshot = testing::of_groups(groups);
     let mut members = Member::all(&snapshot, Memo::new);
     for (member, &gain) in members.iter_mut().zip([1.0, 1.0].iter().chain(gains)) {
         member.decision.high = Some((Limit::Max, Reason::NoContention));
@@ -96,13 +93,10 @@ fn a_weight_that_does_not_fit_scales_its_siblings_and_nobody_else() {
 #[test]
 fn both_files_are_written_while_io_cost_serves_a_disk_and_bfq_is_loaded() {
     let group = group(1, None, "/a");
-    let snapshot = Snapshot {
-        groups: vec![Group {
-            weight: Weight::new(2000).ok(),
-            ..group
-        }],
-        ..Snapshot::default()
-    };
+    let snapshot = testing::of_groups(vec![Group {
+        weight: Weight::new(2000).ok(),
+        ..group
+    }]);
     let mut members = Member::all(&snapshot, Memo::new);
     members[0].decision.high = Some((Limit::Max, Reason::NoContention));
     let written = |io_cost| {
@@ -122,8 +116,8 @@ fn both_files_are_written_while_io_cost_serves_a_disk_and_bfq_is_loaded() {
 
 #[test]
 fn gains_act_in_io_cost_alone_where_it_serves_the_disks_of_bfq() {
-    let snapshot = Snapshot {
-        groups: vec![group(1, None, "/a"), group(2, None, "/b")]
+    let snapshot = testing::of_groups(
+        vec![group(1, None, "/a"), group(2, None, "/b")]
             .into_iter()
             .zip([100, 400])
             .map(|(group, weight)| Group {
@@ -131,8 +125,7 @@ fn gains_act_in_io_cost_alone_where_it_serves_the_disks_of_bfq() {
                 ..group
             })
             .collect(),
-        ..Snapshot::default()
-    };
+    );
     let mut members = Member::all(&snapshot, Memo::new);
     for member in &mut members {
         member.decision.high = Some((Limit::Max, Reason::NoContention));
@@ -212,10 +205,7 @@ fn snapshot_of(tree: &[Row]) -> Snapshot {
         group.knobs.operator.block_weight = Some(100);
         group
     });
-    Snapshot {
-        groups: groups.collect(),
-        ..Snapshot::default()
-    }
+    testing::of_groups(groups.collect())
 }
 
 /// Members with these gains, of which all leaves contend.

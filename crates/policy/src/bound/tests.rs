@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::plan::{Knob, Plan, Reason, Value};
 use crate::snapshot::{GroupId, SharedFile, Snapshot};
 use crate::step::{step, State};
-use crate::testing::{apply, group, host};
+use crate::testing::{self, apply, group};
 use crate::units::{Bytes, Limit, Weight};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -22,11 +22,7 @@ fn beside(honest_mib: u64) -> Snapshot {
     let mut made = group(3, Some(2), "/user.slice/user@1000.service/docker-1.scope");
     made.delegated = true;
     let tenant = group(2, Some(1), "/user.slice/user@1000.service");
-    let mut snapshot = Snapshot {
-        host: host(1000),
-        groups: vec![slice, tenant, made, group(4, None, "/app")],
-        ..Snapshot::default()
-    };
+    let mut snapshot = testing::snapshot(1000, vec![slice, tenant, made, group(4, None, "/app")]);
     for group in &mut snapshot.groups {
         group.knobs.operator.high = Some(Limit::Max);
     }

@@ -47,6 +47,14 @@ fn holding(groups: &[(u32, u64)]) -> Snapshot {
     snapshot
 }
 
+/// The same, of which the first declares red and the second green.
+fn red_and_green(groups: &[(u32, u64)]) -> Snapshot {
+    let mut snapshot = holding(groups);
+    snapshot.groups[0].declared = Some(fresh(Color::Red));
+    snapshot.groups[1].declared = Some(fresh(Color::Green));
+    snapshot
+}
+
 /// All groups read and stall for a second.
 fn pass(snapshot: &mut Snapshot) {
     for g in &mut snapshot.groups {
@@ -92,9 +100,7 @@ fn mib(bytes: Option<Bytes>) -> u64 {
 
 #[test]
 fn a_green_group_gives_two_percent_a_second_to_the_red_one() {
-    let mut snapshot = holding(&[(100, 200), (100, 200), (100, 200)]);
-    snapshot.groups[0].declared = Some(fresh(Color::Red));
-    snapshot.groups[1].declared = Some(fresh(Color::Green));
+    let mut snapshot = red_and_green(&[(100, 200), (100, 200), (100, 200)]);
     let (_, plan) = run(&mut snapshot, &Config::default(), 30);
     let cap = plan.verdicts[1].cap;
     // 0.98^29 and ^30 of 220 MiB, 20 of which are not page cache, and what is not worth a write.
@@ -111,9 +117,7 @@ fn a_green_group_gives_two_percent_a_second_to_the_red_one() {
 #[test]
 fn a_red_group_that_reads_little_takes_slowly() {
     let cap = |missed_per_s, anon_per_s: u64| {
-        let mut snapshot = holding(&[(100, 200), (100, 200)]);
-        snapshot.groups[0].declared = Some(fresh(Color::Red));
-        snapshot.groups[1].declared = Some(fresh(Color::Green));
+        let mut snapshot = red_and_green(&[(100, 200), (100, 200)]);
         let config = Config::default();
         let mut state = State::default();
         let mut plan = Plan::default();
@@ -173,9 +177,7 @@ fn little_page_cache_beside_much_other_memory_is_not_lost_at_once() {
 
 #[test]
 fn a_write_for_a_color_says_so() {
-    let mut snapshot = holding(&[(100, 300), (100, 300)]);
-    snapshot.groups[0].declared = Some(fresh(Color::Red));
-    snapshot.groups[1].declared = Some(fresh(Color::Green));
+    let mut snapshot = red_and_green(&[(100, 300), (100, 300)]);
     let (state, mut plan) = run(&mut snapshot, &Config::default(), 1);
     let high = |plan: &Plan| {
         let mut writes = plan.writes.iter();
@@ -211,9 +213,7 @@ fn freed_memory_goes_by_weight_to_those_that_demand_it() {
 
 #[test]
 fn yellow_gives_after_green_has_nothing_left() {
-    let mut snapshot = holding(&[(100, 200), (100, 30), (100, 200)]);
-    snapshot.groups[0].declared = Some(fresh(Color::Red));
-    snapshot.groups[1].declared = Some(fresh(Color::Green));
+    let mut snapshot = red_and_green(&[(100, 200), (100, 30), (100, 200)]);
     snapshot.groups[2].declared = Some(fresh(Color::Yellow));
     snapshot.groups[1].memory.file_mapped = Some(Bytes::mib(25));
     let (_, plan) = run(&mut snapshot, &Config::default(), 4);
@@ -226,9 +226,7 @@ fn yellow_gives_after_green_has_nothing_left() {
 
 #[test]
 fn with_free_memory_nothing_is_taken() {
-    let mut snapshot = holding(&[(100, 200), (100, 200)]);
-    snapshot.groups[0].declared = Some(fresh(Color::Red));
-    snapshot.groups[1].declared = Some(fresh(Color::Green));
+    let mut snapshot = red_and_green(&[(100, 200), (100, 200)]);
     snapshot.host.total = Some(Bytes::mib(600));
     snapshot.host.free = Some(Bytes::mib(200));
     let (_, plan) = run(&mut snapshot, &Config::default(), 20);
@@ -237,10 +235,7 @@ fn with_free_memory_nothing_is_taken() {
 
 #[test]
 fn weights_alone_know_no_colors() {
-    let config = Config {
-        mode: Mode::Justitia,
-        ..Config::default()
-    };
+    let config = Config::in_mode(Mode::Justitia);
     let mut silent = holding(&[(100, 300), (100, 300)]);
     let mut loud = silent.clone();
     loud.groups[0].declared = Some(fresh(Color::Red));
@@ -250,10 +245,7 @@ fn weights_alone_know_no_colors() {
 }
 
 fn in_mode(mode: Mode) -> Config {
-    Config {
-        mode,
-        ..Config::default()
-    }
+    Config::in_mode(mode)
 }
 
 /// The reclaims of mode `memoplight` in each of `seconds` seconds: group and MiB, in order.
@@ -308,9 +300,7 @@ fn memoplight_takes_from_green_before_yellow_and_never_mapped_or_unknown_memory(
 
 #[test]
 fn memoplight_lifts_limits_that_another_mode_left() {
-    let mut snapshot = holding(&[(100, 200), (100, 200)]);
-    snapshot.groups[0].declared = Some(fresh(Color::Red));
-    snapshot.groups[1].declared = Some(fresh(Color::Green));
+    let mut snapshot = red_and_green(&[(100, 200), (100, 200)]);
     for g in &mut snapshot.groups {
         g.knobs.operator.high = Some(Limit::Max);
     }

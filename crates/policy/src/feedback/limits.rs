@@ -58,17 +58,6 @@ impl Least {
     }
 }
 
-/// The most page cache that the operator's own limits allow; `None`: no such limit, or unknown.
-pub(crate) fn ceiling(group: &Group) -> Option<Bytes> {
-    let limits = [group.knobs.operator.high, group.knobs.max];
-    let lowest = limits
-        .into_iter()
-        .flatten()
-        .filter_map(Limit::bytes)
-        .min()?;
-    Some(lowest - group.non_file()?)
-}
-
 /// The limit for this share of page cache. `grew`: by how much other memory grew in the last
 /// period; it may grow twice as much in the next. `None` where the group could not be read.
 pub(crate) fn limit(group: &Group, least: &Least, share: Bytes, grew: Bytes) -> Option<Limit> {
@@ -217,10 +206,10 @@ mod tests {
     #[test]
     fn the_operators_limits_are_the_ceiling() {
         let mut g = holding(10, 50);
-        assert_eq!(ceiling(&g), None);
+        assert_eq!(g.ceiling(), None);
         g.knobs.max = Some(Limit::Bytes(Bytes::mib(100)));
-        assert_eq!(ceiling(&g), Some(Bytes::mib(90)));
+        assert_eq!(g.ceiling(), Some(Bytes::mib(90)));
         g.knobs.operator.high = Some(Limit::Bytes(Bytes::mib(60)));
-        assert_eq!(ceiling(&g), Some(Bytes::mib(50)));
+        assert_eq!(g.ceiling(), Some(Bytes::mib(50)));
     }
 }

@@ -188,10 +188,7 @@ fn a_reservation_for_a_group_that_is_not_there_yet_is_kept_whole() {
 #[test]
 fn while_memory_is_reserved_others_are_limited_at_their_share_and_afterwards_not() {
     for mode in [Mode::Proportional, Mode::Justitia] {
-        let config = Config {
-            mode,
-            ..Config::default()
-        };
+        let config = Config::in_mode(mode);
         let mut snapshot = machine(20, &[(900, 20), (0, 0)]);
         // Dirty pages cannot be reclaimed; only the limit makes the kernel write them back.
         snapshot.groups[0].memory.file_dirty = Some(Bytes::mib(900));

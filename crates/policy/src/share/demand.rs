@@ -2,7 +2,6 @@
 
 use super::ownership::Charges;
 use crate::decision::Member;
-use crate::feedback::limits;
 use crate::units::Bytes;
 
 /// Growth within one period that the demand allows for, in addition to a quarter of what the group holds.
@@ -28,7 +27,7 @@ pub(crate) fn set(members: &mut [Member], charges: &Charges, caps_count: bool) {
             .file
             .filter(|_| !(busy && activity.writer()));
         let cap = member.memo.cap.filter(|_| caps_count);
-        let most = limits::ceiling(member.group).into_iter().chain(cap);
+        let most = member.group.ceiling().into_iter().chain(cap);
         member.memo.demand = grows
             .map(|held| growing(shift.need(held)))
             .into_iter()

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::decision::Memo;
     use crate::snapshot::Snapshot;
-    use crate::testing::{group, host};
+    use crate::testing::{self, group};
 
     /// Protections where each group's share of memory is 100 MiB.
     fn protections_of(snapshot: &Snapshot, thresholds: &[Bytes]) -> Vec<Option<Bytes>> {
@@ -157,11 +157,7 @@ mod tests {
 
     #[test]
     fn a_leak_is_protected_up_to_the_groups_share_where_it_could_be_swapped_out() {
-        let mut snapshot = Snapshot {
-            host: host(1000),
-            groups: vec![group(1, None, "/leak")],
-            ..Snapshot::default()
-        };
+        let mut snapshot = testing::snapshot(1000, vec![group(1, None, "/leak")]);
         snapshot.groups[0].memory.current = Some(Bytes::mib(610));
         snapshot.groups[0].memory.file = Some(Bytes::mib(10));
         let low = |snapshot: &Snapshot| protections_of(snapshot, &[Bytes::mib(5)])[0];
@@ -190,11 +186,7 @@ mod tests {
         let mut made = group(3, Some(2), "/user.slice/user@1000.service/docker-1.scope");
         made.delegated = true;
         made.memory.current = Some(Bytes::mib(90));
-        let mut snapshot = Snapshot {
-            host: host(1000),
-            groups: vec![slice, user, made],
-            ..Snapshot::default()
-        };
+        let mut snapshot = testing::snapshot(1000, vec![slice, user, made]);
         let thresholds = [Bytes::ZERO, Bytes::ZERO, Bytes::mib(50)];
         let none = Some(Bytes::ZERO);
         assert_eq!(protections_of(&snapshot, &thresholds), [none, none, none]);
@@ -211,11 +203,7 @@ mod tests {
         let mut inner = group(2, Some(1), "/user@1000.service/app.slice");
         inner.weight = None;
         let made = group(3, Some(2), "/user@1000.service/app.slice/docker-1.scope");
-        let mut snapshot = Snapshot {
-            host: host(1000),
-            groups: vec![user, inner, made],
-            ..Snapshot::default()
-        };
+        let mut snapshot = testing::snapshot(1000, vec![user, inner, made]);
         for group in &mut snapshot.groups {
             group.memory.current = Some(Bytes::mib(400));
             group.memory.file = Some(Bytes::mib(400));
@@ -245,11 +233,7 @@ mod tests {
 
     #[test]
     fn an_ancestor_claims_what_its_children_use_and_no_more() {
-        let mut snapshot = Snapshot {
-            host: host(1000),
-            groups: Vec::new(),
-            ..Snapshot::default()
-        };
+        let mut snapshot = testing::snapshot(1000, Vec::new());
         let mut app = group(1, None, "/app");
         app.weight = None;
         snapshot.groups = vec![
@@ -279,11 +263,7 @@ mod tests {
         app.weight = None;
         let mut blind = group(2, Some(1), "/app/a");
         blind.memory.current = None;
-        let snapshot = Snapshot {
-            host: host(1000),
-            groups: vec![app, blind],
-            ..Snapshot::default()
-        };
+        let snapshot = testing::snapshot(1000, vec![app, blind]);
         let low = protections_of(&snapshot, &[Bytes::ZERO, Bytes::mib(1)]);
         assert_eq!(low, [None, None]);
     }
@@ -291,11 +271,7 @@ mod tests {
     /// Capacity of a host with 1600 MiB of memory. `host_mib`: page cache, free memory and high watermark.
     /// `managed_mib`: page cache of a managed group.
     fn capacity_beside_strangers(host_mib: [u64; 3], managed_mib: u64) -> Option<Bytes> {
-        let mut snapshot = Snapshot {
-            host: host(1600),
-            groups: vec![group(1, None, "/a")],
-            ..Snapshot::default()
-        };
+        let mut snapshot = testing::snapshot(1600, vec![group(1, None, "/a")]);
         let [file, free, high_watermark] = host_mib.map(|mib| Some(Bytes::mib(mib)));
         snapshot.host.file = file;
         snapshot.host.free = free;

@@ -91,16 +91,12 @@ pub(crate) fn proportions(members: &[Member], active: impl Fn(usize) -> bool) ->
 mod tests {
     use super::*;
     use crate::decision::Memo;
-    use crate::snapshot::Snapshot;
-    use crate::testing::{group, host};
+
+    use crate::testing::{self, group};
 
     #[test]
     fn a_tree_without_an_active_leaf_weighs_nothing() {
-        let mut snapshot = Snapshot {
-            host: host(1000),
-            groups: Vec::new(),
-            ..Snapshot::default()
-        };
+        let mut snapshot = testing::snapshot(1000, Vec::new());
         snapshot.groups = vec![
             group(1, None, "/t"),
             group(2, Some(1), "/t/a"),

@@ -10,7 +10,7 @@ use crate::cost::{CostModel, CostQos};
 use crate::order::OVERCOMMIT;
 use crate::plan::{Knob, Reason, Value};
 use crate::snapshot::{BlockDevice, GateSeen, WeightSource};
-use crate::testing::{apply, group, host};
+use crate::testing::{self, apply, group};
 use crate::units::{Bytes, Limit, Weight};
 use crate::Color;
 
@@ -21,11 +21,7 @@ fn contended() -> Snapshot {
     let mut app = group(1, None, "/app");
     app.weight = None;
     app.memory.current = Some(Bytes::mib(600));
-    let mut snapshot = Snapshot {
-        host: host(750),
-        groups: vec![app],
-        ..Snapshot::default()
-    };
+    let mut snapshot = testing::snapshot(750, vec![app]);
     for (i, weight) in [100, 200, 400, 800].into_iter().enumerate() {
         let mut g = group(i as u64 + 2, Some(1), &format!("/app/c{i}"));
         g.weight = Some(Weight::new(weight).unwrap());
@@ -36,6 +32,11 @@ fn contended() -> Snapshot {
         snapshot.groups.push(g);
     }
     snapshot
+}
+
+fn nobody_is_limited(snapshot: &Snapshot) -> bool {
+    let mut groups = snapshot.groups.iter();
+    groups.all(|group| group.knobs.high == Some(Limit::Max))
 }
 
 fn pass_a_second(snapshot: &mut Snapshot, bytes_per_s: [u64; 4], stall_us: u64) {
@@ -100,10 +101,7 @@ fn another_agent_goes_on_without_a_rate_at_first_and_lifts_no_limit_for_that() {
 
 /// Knobs written while four writers contend in this mode.
 fn knobs_written(mode: Mode) -> BTreeSet<Knob> {
-    let config = Config {
-        mode,
-        ..Config::default()
-    };
+    let config = Config::in_mode(mode);
     let mut knobs = BTreeSet::new();
     let (_, plan) = seeing(5, 900_000, &config, |plan| {
         knobs.extend(plan.writes.iter().map(|write| write.knob));
@@ -121,10 +119,7 @@ fn mode_observe_writes_nothing_where_another_mode_would() {
 #[test]
 fn mode_justitia_writes_thresholds_in_the_order_of_the_weights_and_no_other_knob() {
     assert_eq!(knobs_written(Mode::Justitia), [Knob::MemoryLow].into());
-    let config = Config {
-        mode: Mode::Justitia,
-        ..Config::default()
-    };
+    let config = Config::in_mode(Mode::Justitia);
     let (snapshot, _) = after(3, 900_000, &config);
     let low: Vec<u64> = snapshot.groups[1..]
         .iter()
@@ -132,19 +127,13 @@ fn mode_justitia_writes_thresholds_in_the_order_of_the_weights_and_no_other_knob
         .collect();
     assert!(low.windows(2).all(|w| w[1] >= w[0]), "{low:?}");
     assert!(low[0] > 0 && low[low.len() - 1] > low[0], "{low:?}");
-    assert!(snapshot
-        .groups
-        .iter()
-        .all(|g| g.knobs.high == Some(Limit::Max)));
+    assert!(nobody_is_limited(&snapshot));
 }
 
 #[test]
 fn without_stalls_nobody_is_limited() {
     let (snapshot, plan) = after(5, 0, &Config::default());
-    assert!(snapshot
-        .groups
-        .iter()
-        .all(|g| g.knobs.high == Some(Limit::Max)));
+    assert!(nobody_is_limited(&snapshot));
     assert!(plan
         .verdicts
         .iter()
@@ -290,10 +279,7 @@ fn readers_are_never_limited_by_the_fair_objective() {
         read_for_a_second(&mut snapshot);
         (state, plan) = step(&state, &snapshot, &Config::default(), SECOND);
     }
-    assert!(snapshot
-        .groups
-        .iter()
-        .all(|g| g.knobs.high == Some(Limit::Max)));
+    assert!(nobody_is_limited(&snapshot));
     read_for_a_second(&mut snapshot);
     let strict = Config {
         objective: Objective::Strict,
@@ -411,10 +397,7 @@ fn groups_that_mix_reads_and_writes_are_limited_at_their_entitlement_whatever_th
 #[test]
 fn a_settled_plan_is_empty() {
     let mut snapshot = contended();
-    let config = Config {
-        mode: Mode::Justitia,
-        ..Config::default()
-    };
+    let config = Config::in_mode(Mode::Justitia);
     let (mut state, mut plan) = step(&State::default(), &snapshot, &config, SECOND);
     for _ in 0..3 {
         apply(&mut snapshot, &plan);
@@ -426,10 +409,7 @@ fn a_settled_plan_is_empty() {
 /// Lets a second pass with each of these stalls, on a host with a BFQ disk whose `low_latency` is on. Returns
 /// the writes to the disk in each second.
 fn switched(stalls_us: &[u64], mode: Mode, foreign: bool) -> Vec<Vec<crate::plan::Write>> {
-    let config = Config {
-        mode,
-        ..Config::default()
-    };
+    let config = Config::in_mode(mode);
     let mut snapshot = contended();
     snapshot.devices.push(BlockDevice {
         low_latency: Some(true),
@@ -552,10 +532,7 @@ fn writers_that_the_gate_orders_are_fed_with_their_gain_and_get_no_limit() {
 #[test]
 fn modes_without_weights_feed_no_gate() {
     for mode in [Mode::Observe, Mode::Memoplight] {
-        let config = Config {
-            mode,
-            ..Config::default()
-        };
+        let config = Config::in_mode(mode);
         let mut snapshot = contended();
         snapshot.gate = Some(GateSeen::default());
         let (_, plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);

@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::decision::Memo;
-use crate::snapshot::{Group, Snapshot};
-use crate::testing::{group, host};
+use crate::snapshot::Group;
+use crate::testing::{self, group};
 use crate::units::Bytes;
 
 const MAX_LOSS: f64 = 0.03;
@@ -56,11 +56,7 @@ impl Bench {
     }
 
     fn look(&mut self, rates: &[f64]) {
-        let snapshot = Snapshot {
-            host: host(1000),
-            groups: self.groups.clone(),
-            ..Snapshot::default()
-        };
+        let snapshot = testing::snapshot(1000, self.groups.clone());
         let mut members = Member::all(&snapshot, Memo::new);
         let leaves = members.iter_mut().filter(|member| member.leaf);
         for (member, &rate) in leaves.zip(rates) {
@@ -311,10 +307,7 @@ fn the_mean_of_comparisons_has_students_interval() {
 
 #[test]
 fn gains_are_no_decision_where_no_disk_serves_by_weight() {
-    let snapshot = Snapshot {
-        groups: vec![group(1, None, "/g")],
-        ..Snapshot::default()
-    };
+    let snapshot = testing::of_groups(vec![group(1, None, "/g")]);
     let mut members = Member::all(&snapshot, Memo::new);
     members[0].decision.participant = true;
     assert!(!gains(&members, true), "a gain of 1 moves nothing");

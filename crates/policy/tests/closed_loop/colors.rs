@@ -21,10 +21,7 @@ pub(super) fn two(config: Config) -> (Rig, u64, u64) {
 }
 
 fn memoplight() -> Config {
-    Config {
-        mode: Mode::Memoplight,
-        ..Config::default()
-    }
+    Config::in_mode(Mode::Memoplight)
 }
 
 fn verdict(rig: &Rig, id: u64) -> &Verdict {

@@ -99,10 +99,7 @@ impl Rig {
 }
 
 fn observe() -> Config {
-    Config {
-        mode: Mode::Observe,
-        ..Config::default()
-    }
+    Config::in_mode(Mode::Observe)
 }
 
 const EIGHT: [u32; 8] = [100, 200, 300, 400, 500, 600, 700, 800];

@@ -53,10 +53,7 @@ fn a_reader_whose_set_fits_is_as_fast_beside_a_scan_as_alone() {
 #[test]
 fn without_curves_and_in_other_modes_memory_is_divided_as_before() {
     let weights = [100, 100];
-    let paper = Config {
-        mode: Mode::Justitia,
-        ..Config::default()
-    };
+    let paper = Config::in_mode(Mode::Justitia);
     let without = beside_a_scan(paper, weights, false);
     assert_eq!(beside_a_scan(paper, weights, true), without);
     let (kept, ..) = beside_a_scan(Config::default(), weights, false);

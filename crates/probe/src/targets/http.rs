@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use justitia_report::error::plain;
 use rustls::crypto::ring;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 use ureq::{Agent, Error};
@@ -104,6 +105,18 @@ pub fn is_secure(url: &str) -> bool {
 }
 
 /// TLS settings for the client.
+/// True if the URL is well formed and names a host.
+pub fn is_whole(url: &str) -> bool {
+    let url = url.parse::<ureq::http::Uri>();
+    let authority = url.as_ref().map(ureq::http::Uri::authority);
+    let Ok(Some(authority)) = authority else {
+        return false;
+    };
+    // The parser accepts a port beyond 65535.
+    let is_port = authority.port_u16().is_some() || authority.as_str() == authority.host();
+    !authority.host().is_empty() && is_port
+}
+
 fn of_tls(tls: &Tls) -> Result<TlsConfig, Trouble> {
     let mut config = TlsConfig::builder()
         .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
@@ -217,7 +230,11 @@ fn said(url: &str, error: &Error) -> Trouble {
         Error::Timeout(_) => "check whether the server hangs; the probe keeps trying",
         _ => "check that the server runs and listens there",
     };
-    Trouble::failed(format!("{url}: {error}"), remedy)
+    let words = match error {
+        Error::Io(error) => plain(error),
+        error => error.to_string(),
+    };
+    Trouble::failed(format!("{url}: {words}"), remedy)
 }
 
 #[cfg(test)]

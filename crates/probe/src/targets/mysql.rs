@@ -12,8 +12,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use justitia_report::error::plain;
 use mysql_async::prelude::{FromRow, Queryable as _};
-use mysql_async::{ClientIdentity, Conn, DriverError, Error, OptsBuilder, SslOpts};
+use mysql_async::{ClientIdentity, Conn, DriverError, Error, IoError, OptsBuilder, SslOpts};
 use tokio::runtime::Runtime;
 
 use super::driven::{runtime, within};
@@ -144,12 +145,15 @@ impl Server for Config {
 
 impl Config {
     fn refused(&self, error: &Error) -> Trouble {
-        let server = format!("MySQL at {}:{}", self.host, self.port);
+        let server = match &self.socket {
+            Some(socket) => format!("MySQL at {}", socket.display()),
+            None => format!("MySQL at {}:{}", self.host, self.port),
+        };
         if let Error::Driver(DriverError::NoClientSslFlagFromServer) = error {
             let (what, remedy) = tls::no_tls();
             return Trouble::failed(format!("{server}: {what}"), remedy);
         }
-        tls::said(&server, error).unwrap_or_else(|| said(error))
+        tls::said(&server, error).unwrap_or_else(|| said(&server, error))
     }
 
     /// True if the latency is that of a query that reads nothing.
@@ -185,13 +189,19 @@ impl Config {
 impl Session {
     fn rows<T: FromRow + Send + 'static>(&mut self, sql: &str) -> Result<Vec<T>, Trouble> {
         let work = self.connection.query(sql);
-        within(&self.runtime, self.limit, "MySQL", work, said)
+        within(&self.runtime, self.limit, "MySQL", work, |error| {
+            said("MySQL", error)
+        })
     }
 
     fn time_of(&mut self, query: &str) -> Result<f64, Trouble> {
         let work = self.connection.query_drop(query);
-        timed(|| within(&self.runtime, self.limit, "MySQL", work, said))
-            .map(|((), seconds)| seconds)
+        timed(|| {
+            within(&self.runtime, self.limit, "MySQL", work, |error| {
+                said("MySQL", error)
+            })
+        })
+        .map(|((), seconds)| seconds)
     }
 }
 
@@ -236,7 +246,7 @@ fn waiting(status: &HashMap<String, f64>, parallel: f64) -> Option<f64> {
     Some(engine.fold(beyond(others, parallel), f64::max))
 }
 
-fn said(error: &Error) -> Trouble {
+fn said(server: &str, error: &Error) -> Trouble {
     let remedy = match error {
         Error::Server(said) => match said.code {
             1044 | 1045 | 1698 => {
@@ -251,7 +261,11 @@ fn said(error: &Error) -> Trouble {
         }
         _ => "check that a MySQL or MariaDB server listens there",
     };
-    Trouble::failed(format!("MySQL: {error}"), remedy)
+    let words = match error {
+        Error::Io(IoError::Io(error)) => plain(error),
+        error => error.to_string(),
+    };
+    Trouble::failed(format!("{server}: {words}"), remedy)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use justitia_report::error::plain;
 use tokio::runtime::Runtime;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
@@ -146,13 +147,15 @@ impl Server for Config {
             };
             Ok((row, latency))
         };
-        let (row, latency) = within(&session.runtime, limit, "PostgreSQL", work, said)?;
+        let (row, latency) = within(&session.runtime, limit, "PostgreSQL", work, |error| {
+            said("PostgreSQL", error)
+        })?;
         let number = |column| {
             row.try_get::<_, Option<f64>>(column)
-                .map_err(|error| said(&error))
+                .map_err(|error| said("PostgreSQL", &error))
         };
         let (commits, active, stuck) = (number(0)?, number(1)?, number(2)?);
-        let hidden: bool = row.try_get(3).map_err(|error| said(&error))?;
+        let hidden: bool = row.try_get(3).map_err(|error| said("PostgreSQL", &error))?;
         let waiting = active
             .zip(stuck)
             .map(|(active, stuck)| beyond(active, self.parallel).max(stuck));
@@ -183,16 +186,16 @@ impl Config {
             let (what, remedy) = tls::no_tls();
             return Trouble::failed(format!("{server}: {what}"), remedy);
         }
-        tls::said(&server, error).unwrap_or_else(|| said(error))
+        tls::said(&server, error).unwrap_or_else(|| said(&server, error))
     }
 }
 
-fn said(error: &Error) -> Trouble {
+fn said(server: &str, error: &Error) -> Trouble {
     use std::error::Error as _;
     let cause = match (error.as_db_error(), error.source()) {
-        (Some(said), _) => format!("PostgreSQL: {}", said.message()),
-        (None, Some(source)) => format!("PostgreSQL: {error}: {source}"),
-        (None, None) => format!("PostgreSQL: {error}"),
+        (Some(said), _) => format!("{server}: {}", said.message()),
+        (None, Some(source)) => format!("{server}: {error}: {}", plain(&source)),
+        (None, None) => format!("{server}: {error}"),
     };
     let remedy = match error.code().map(SqlState::code) {
         Some("28P01" | "28000") => {

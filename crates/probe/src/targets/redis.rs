@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use justitia_report::error::plain;
 use redis::{Client, ClientTlsConfig, Connection, ErrorKind, RedisError, ServerErrorKind};
 use redis::{ConnectionAddr, IntoConnectionInfo as _, RedisConnectionInfo, TlsCertificates};
 
@@ -108,7 +109,10 @@ impl Config {
     /// The error in words. TLS shakes hands at the first command, and a server without TLS then waits for the
     /// end of what it takes for a command.
     fn said(&self, error: &RedisError) -> Trouble {
-        let server = format!("Redis at {}:{}", self.host, self.port);
+        let server = match self.host.strip_prefix('/') {
+            Some(_) => format!("Redis at {}", self.host),
+            None => format!("Redis at {}:{}", self.host, self.port),
+        };
         if self.tls.is_some() && error.is_timeout() {
             let (what, remedy) = tls::no_tls();
             return Trouble::failed(
@@ -116,7 +120,7 @@ impl Config {
                 remedy,
             );
         }
-        tls::said(&server, error).unwrap_or_else(|| said(error))
+        tls::said(&server, error).unwrap_or_else(|| said(&server, error))
     }
 
     fn ask(&self, session: &mut Session) -> Result<Measurement, RedisError> {
@@ -206,7 +210,7 @@ fn is_loading(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::BusyLoading)
 }
 
-fn said(error: &RedisError) -> Trouble {
+fn said(server: &str, error: &RedisError) -> Trouble {
     let remedy = match error.kind() {
         ErrorKind::AuthenticationFailed => "check --user and --password-file",
         _ if error.is_io_error() => "check that the server runs, and check --host and --port",
@@ -216,7 +220,7 @@ fn said(error: &RedisError) -> Trouble {
         _ if error.code() == Some("NOPERM") => "allow the user the commands PING and INFO",
         _ => "see the server's message",
     };
-    Trouble::failed(format!("Redis: {error}"), remedy)
+    Trouble::failed(format!("{server}: {}", plain(error)), remedy)
 }
 
 #[cfg(test)]

@@ -4,9 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
 
-use justitia_policy::config::{Mode, Objective};
 use serde_json::Value;
 
 use super::*;
@@ -15,12 +13,7 @@ use crate::status::Report;
 use crate::status::{Problem, Setup};
 
 fn report() -> Report {
-    let setup = Setup {
-        mode: Mode::Proportional,
-        objective: Objective::Fair,
-        interval: Duration::from_secs(1),
-        since: UNIX_EPOCH,
-    };
+    let setup = Setup::default();
     Report::new(&setup, &example::tick(40, 8))
 }
 

@@ -36,10 +36,8 @@ fn tick(paths: &[&str]) -> Tick {
 
 fn report(tick: &Tick) -> Report {
     let setup = Setup {
-        mode: Mode::Observe,
-        objective: Objective::Fair,
-        interval: Duration::from_secs(1),
         since: UNIX_EPOCH + Duration::from_secs(5),
+        ..Setup::default()
     };
     Report::new(&setup, tick)
 }

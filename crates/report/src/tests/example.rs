@@ -13,7 +13,7 @@ use justitia_policy::plan::{
 };
 use justitia_policy::rates::CacheRates;
 use justitia_policy::snapshot::{
-    Ages, BlockDevice, CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Reservation,
+    BlockDevice, CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Reservation,
     Snapshot, Traffic, WeightSource,
 };
 use justitia_policy::units::{Bytes, Limit, Weight};
@@ -273,15 +273,12 @@ fn group(n: usize, count: u64, proportion: f64, settled: f64, groups: usize) -> 
         }),
     };
     let counted = counted(count, proportion);
+    let path = NAMES
+        .get(n)
+        .map_or_else(|| format!("/app/group-{n}"), |name| (*name).to_owned());
     let seen = Group {
-        id,
-        parent: None,
-        path: NAMES
-            .get(n)
-            .map_or_else(|| format!("/app/group-{n}"), |name| (*name).to_owned()),
         weight: Weight::new(WEIGHTS[n % WEIGHTS.len()]).ok(),
         weight_source: WeightSource::Config,
-        delegated: false,
         memory: Memory {
             current: Some(file + Bytes::mib(60)),
             file: Some(file),
@@ -296,8 +293,6 @@ fn group(n: usize, count: u64, proportion: f64, settled: f64, groups: usize) -> 
             io_weight: Some(100),
             ..Knobs::default()
         },
-        read_after_s: None,
-        ages: Ages::default(),
         worth: curve(file, share * 240e6),
         declared: cached.then(|| Declared {
             standing: Standing::Fresh,
@@ -306,6 +301,7 @@ fn group(n: usize, count: u64, proportion: f64, settled: f64, groups: usize) -> 
             unchanged_s: 0.4,
             reason: "p99 <3> ms".into(),
         }),
+        ..Group::new(id, &path)
     };
     (seen, verdict)
 }

@@ -7,6 +7,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -54,6 +55,13 @@ impl Machine {
     /// Reads pages `from..to` of an image in one call.
     pub(crate) fn read(&mut self, image: usize, from: u64, to: u64) {
         self.tell(&format!("read {image} {from} {to}"));
+    }
+
+    /// Reads pages of the first image, 64 in a call.
+    pub(crate) fn read_through(&mut self, pages: Range<u64>) {
+        for from in pages.clone().step_by(64) {
+            self.read(0, from, pages.end.min(from + 64));
+        }
     }
 
     /// Writes pages `from..to` of an image in one call, filled with `byte`.
@@ -117,6 +125,22 @@ pub(crate) fn be_a_machine() {
 pub(crate) fn scratch() -> tempfile::TempDir {
     let dir = std::env::temp_dir();
     tempfile::tempdir_in(dir).unwrap()
+}
+
+/// A machine with one image of this many pages, in a directory of its own.
+pub(crate) fn with_one_image(pages: u64) -> (tempfile::TempDir, PathBuf, Machine) {
+    let dir = scratch();
+    let path = image(dir.path(), "disk", pages);
+    let machine = Machine::start(dir.path(), &[&path]);
+    (dir, path, machine)
+}
+
+/// The next number of a sequence that looks random.
+pub(crate) fn random(state: &mut u64) -> u64 {
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
 }
 
 /// An image of `pages` pages, written back and dropped from the page cache.

@@ -2,9 +2,8 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
-use justitia_policy::config::{Mode, Objective};
 use justitia_report::example;
 use justitia_report::status::Setup;
 
@@ -25,12 +24,7 @@ fn at(listen: &str) -> Place {
 
 impl Rig {
     fn new() -> Rig {
-        let board = Arc::new(Board::new(Setup {
-            mode: Mode::Observe,
-            objective: Objective::Fair,
-            interval: Duration::from_secs(1),
-            since: UNIX_EPOCH,
-        }));
+        let board = Arc::new(Board::new(Setup::default()));
         let dir = tempfile::tempdir().unwrap();
         let mut feed = Feed::new(Arc::clone(&board), at("127.0.0.1:9"));
         feed.listen(&dir.path().join("status.sock")).unwrap();

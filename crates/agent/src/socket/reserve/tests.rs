@@ -3,30 +3,25 @@
 use super::*;
 use crate::socket::Server;
 use crate::status::{Setup, Tick};
-use justitia_policy::config::Objective;
+use justitia_policy::units::Limit;
 use justitia_report::example;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 fn board(mode: Mode, tick: Tick) -> Arc<Board> {
     let board = Board::new(Setup {
         mode,
-        objective: Objective::Fair,
-        interval: Duration::from_secs(1),
-        since: UNIX_EPOCH,
+        ..Setup::default()
     });
     board.post(tick);
     Arc::new(board)
 }
 
 fn refusal(board: &Board, name: &str, bytes: Bytes) -> String {
-    match hear(board, name, bytes, 1000) {
-        Answer::Error { cause, remedy } => {
-            assert!(!remedy.is_empty() && board.take_asked().is_empty());
-            cause
-        }
-        other => panic!("{other:?}"),
-    }
+    let error = taken_in(board, name, bytes, 1000).unwrap_err();
+    assert!(!error.remedy.is_empty() && board.take_asked().is_empty());
+    let unknown = error.cause.contains("is not the name");
+    assert_eq!(error.exit == crate::Exit::Usage, unknown, "{error}");
+    error.cause
 }
 
 #[test]

@@ -6,7 +6,6 @@ use super::super::{Server, Step};
 use super::*;
 use crate::status::{Setup, Tick as Posting};
 
-use justitia_policy::config::{Mode, Objective};
 use justitia_policy::snapshot::Group;
 
 struct Rig {
@@ -20,12 +19,7 @@ impl Rig {
     fn new() -> Rig {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agent.sock");
-        let board = Arc::new(Board::new(Setup {
-            mode: Mode::Proportional,
-            objective: Objective::Fair,
-            interval: Duration::from_secs(1),
-            since: UNIX_EPOCH,
-        }));
+        let board = Arc::new(Board::new(Setup::default()));
         let server = Server::listen(&path, board.clone()).unwrap();
         Rig {
             board,

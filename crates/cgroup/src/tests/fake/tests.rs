@@ -5,7 +5,7 @@ use justitia_policy::units::{Bytes, Limit};
 use rustix::io::Errno;
 
 use super::*;
-use crate::{Buffer, CgroupFs, Error, Group, Want, Written};
+use crate::{Buffer, CgroupFs, Error, Group, Want, Why, Written};
 
 fn bytes(n: u64) -> Value {
     Value::Limit(Limit::Bytes(Bytes(n)))
@@ -74,7 +74,10 @@ fn an_old_kernel_is_asked_for_swappiness_once() {
 fn a_bad_amount_does_not_blame_the_swappiness_argument() {
     let (fs, group) = host();
     fs.inject("/app/db", "memory.reclaim", Fault::Times(Errno::INVAL, 2));
-    assert!(matches!(reclaim(&group, 1), Err(Error::Invalid { .. })));
+    assert!(matches!(
+        reclaim(&group, 1).unwrap_err().why,
+        Why::Invalid(_)
+    ));
     assert_eq!(reclaim(&group, 4096), Ok(Written::Done));
     assert_eq!(fs.writes()[0].2, "4096 swappiness=0");
 }
@@ -90,7 +93,7 @@ fn busy_and_interrupted_writes_are_tried_again_but_not_for_ever() {
         );
         fs.inject("/app/db", "memory.low", Fault::Errno(errno));
         let error = group.write_knob(Knob::MemoryLow, bytes(8192));
-        assert!(matches!(error, Err(Error::Busy { .. })));
+        assert!(matches!(error.unwrap_err().why, Why::Busy(_)));
         assert_eq!(fs.text("/app/db", "memory.low").unwrap(), "4096\n");
     }
 }
@@ -125,7 +128,7 @@ fn a_refused_read_is_an_error_that_names_the_file() {
     fs.inject("/app/db", "memory.low", Fault::Denied);
     let error = group.gauges(Want::KNOBS, &mut Buffer::new()).unwrap_err();
     assert!(error.to_string().contains("memory.low"), "{error}");
-    assert!(matches!(error, Error::Denied { .. }));
+    assert!(matches!(error.why, Why::Denied(_)));
 }
 
 #[test]
@@ -135,7 +138,7 @@ fn weights_out_of_the_kernels_range_are_refused() {
     for (knob, most) in [(Knob::IoWeight, 10_000), (Knob::IoBfqWeight, 1000)] {
         assert!(group.write_knob(knob, Value::Weight(most)).is_ok());
         let error = group.write_knob(knob, Value::Weight(most + 1));
-        assert!(matches!(error, Err(Error::Invalid { .. })));
+        assert!(matches!(error.unwrap_err().why, Why::Invalid(_)));
         assert_eq!(group.read_knob(knob), Ok(Some(Value::Weight(most))));
     }
 }
@@ -203,7 +206,7 @@ fn a_disk_is_a_directory_of_knobs_beside_the_cgroups() {
     assert_eq!(fs.text("block:nvme0n1", "low_latency").unwrap(), "0\n");
     fs.inject("block:nvme0n1", "low_latency", Fault::Errno(Errno::ROFS));
     let error = disk.write_knob(knob, Value::Switch(true)).unwrap_err();
-    assert!(matches!(error, Error::Denied { .. }), "{error}");
+    assert!(matches!(error.why, Why::Denied(_)), "{error}");
     assert_ne!(fs.recreate("block:nvme0n1"), id);
     assert!(disk.read_knob(knob).unwrap_err().is_gone());
 }

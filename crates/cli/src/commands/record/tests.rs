@@ -1,13 +1,11 @@
 //! Tests that a record contains the agent's stream, and that a replay reproduces it.
 
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 use justitia_agent::observe::Observer;
 use justitia_agent::socket::{Board, Server};
 use justitia_cgroup::{FakeFs, Fs};
 use justitia_discover::RuntimeDirs;
-use justitia_policy::config::{Mode, Objective};
 use justitia_record::{Item, Options, Reader, Replayer};
 use justitia_report::status::Setup;
 
@@ -27,8 +25,7 @@ fn args(file: &Path) -> RecordArgs {
         append: false,
         seconds: None,
         config: crate::settings::ConfigArgs::default(),
-        manage: Vec::new(),
-        exclude: Vec::new(),
+        globs: GlobArgs::default(),
         interval: None,
     }
 }
@@ -106,10 +103,8 @@ fn ticks_streamed_by_an_agent_are_recorded_and_come_back() {
     let file = dir.path().join("agent.jrec");
     let settings = settings(dir.path());
     let board = Arc::new(Board::new(Setup {
-        mode: Mode::Observe,
-        objective: Objective::Fair,
         interval: settings.interval,
-        since: UNIX_EPOCH,
+        ..Setup::default()
     }));
     let server = Server::listen(&settings.socket(), board.clone()).unwrap();
     assert!(!no_agent(&settings.socket()));

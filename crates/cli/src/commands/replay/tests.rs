@@ -40,12 +40,8 @@ fn replayed(arguments: &[&str], mode: Option<&str>) -> (String, serde_json::Valu
     weights.check_used().unwrap();
     let (config, recorded) = configs.unwrap();
     let summary = summary.finish();
-    let screen = Screen {
-        width: None,
-        colors: false,
-    };
     (
-        render::summary(&record, &config, &recorded, &summary, screen).to_string(),
+        render::summary(&record, &config, &recorded, &summary, Screen::FILE).to_string(),
         render::summary_json(&record, &config, &recorded, &summary),
     )
 }
@@ -95,11 +91,7 @@ fn a_step_is_the_first_at_or_after_its_time() {
     let mut record = Record::default();
     let step = step_at(&fixture(), 2.5, Options::as_recorded(), &mut record).unwrap();
     assert_eq!(step.tick.count, 14);
-    let screen = Screen {
-        width: None,
-        colors: false,
-    };
-    let text = render::step(&record, &step, screen);
+    let text = render::step(&record, &step, Screen::FILE);
     assert!(text.contains("Step 14 at 3.0"), "{text}");
     for path in ["/app/2", "/app/3", "/app/4"] {
         assert!(text.contains(path), "{text}");

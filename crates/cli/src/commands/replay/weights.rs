@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use justitia_agent::config::{GLOB_REMEDY, WEIGHT_REMEDY};
+use justitia_agent::config::{parse_weight, GLOB_REMEDY, SIZE_REMEDY};
 use justitia_agent::{Error, Result, Settings};
 use justitia_discover::Glob;
 use justitia_policy::snapshot::Group;
@@ -70,11 +70,8 @@ fn named<T>(
 /// Parses `--more GROUP=SIZE`.
 pub(super) fn more(arguments: &[String]) -> Result<Named<Bytes>> {
     named(arguments, "--more", "--more db=200M", |group, size| {
-        justitia_quantity::size(size).map(Bytes).ok_or_else(|| {
-            Error::usage(
-                format!("--more {size} of {group} is not a size"),
-                "use for example 4G, 512M or 64K",
-            )
+        justitia_quantity::size(size).map(Bytes).map_err(|why| {
+            Error::usage(format_args!("--more {size} of {group} {why}"), SIZE_REMEDY)
         })
     })
 }
@@ -87,14 +84,10 @@ impl Weights {
             Ok((glob, *weight))
         });
         let weight = |group: &str, number: &str| {
-            let weight = number.parse().ok();
-            let weight = weight.and_then(|number| Weight::new(number).ok());
-            weight.ok_or_else(|| {
-                Error::usage(
-                    format!("--weight {number} of {group} is not a number from 1 to 10000"),
-                    WEIGHT_REMEDY,
-                )
-            })
+            Ok(parse_weight(
+                &format!("--weight {number} of {group}"),
+                number,
+            )?)
         };
         Ok(Weights {
             named: named(arguments, "--weight", "--weight db=800", weight)?,

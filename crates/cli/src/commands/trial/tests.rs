@@ -60,11 +60,7 @@ fn trial(stalled: bool) -> (Trial, Arc<FakeFs>) {
 }
 
 fn rendered(trial: &Trial) -> Page {
-    let screen = Screen {
-        width: None,
-        colors: false,
-    };
-    render(trial, screen)
+    render(trial, Screen::FILE)
 }
 
 #[test]
@@ -126,10 +122,7 @@ fn it_is_one_screen_however_many_groups_there_are() {
         groups: (0..100).map(tried).collect(),
         ..Trial::default()
     };
-    let screen = Screen {
-        width: Some(80),
-        colors: false,
-    };
+    let screen = Screen::wide(80);
     let page = render(&trial, screen);
     assert!(page.lines().count() <= 30, "{page}");
     assert!(page.contains("88 groups that are nearer"), "{page}");

@@ -95,11 +95,6 @@ fn image_row(image: &ImageReport) -> [String; 10] {
 mod tests {
     use super::*;
 
-    const WIDE: Screen = Screen {
-        width: None,
-        colors: false,
-    };
-
     #[test]
     fn a_value_that_is_not_counted_is_a_dash_with_a_remark() {
         let report = Report {
@@ -120,7 +115,7 @@ mod tests {
             }],
             ..Report::default()
         };
-        let told = text(&report, true, WIDE);
+        let told = text(&report, true, Screen::FILE);
         let row = told.lines().nth(1).unwrap();
         let cells: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(cells[..5], ["db", "7", "plain", "1.0", "MiB"]);
@@ -130,9 +125,9 @@ mod tests {
             "{told}"
         );
         assert!(told.contains("not counted"));
-        assert!(!text(&report, false, WIDE).contains("qcow2"));
+        assert!(!text(&report, false, Screen::FILE).contains("qcow2"));
         assert_eq!(
-            &*text(&Report::default(), true, WIDE),
+            &*text(&Report::default(), true, Screen::FILE),
             "no virtual machine runs here\n"
         );
     }

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::decision::Memo;
-use crate::snapshot::{Group, Snapshot};
-use crate::testing::{group, host};
+use crate::snapshot::Group;
+use crate::testing::{self, group};
 use crate::units::Weight;
 use crate::worth::Point;
 
@@ -53,11 +53,7 @@ struct Lab {
 
 impl Lab {
     fn second(&mut self, groups: &[Group], demand: impl Fn(usize) -> Option<Bytes>) -> Vec<Bytes> {
-        let snapshot = Snapshot {
-            host: host(900),
-            groups: groups.to_vec(),
-            ..Snapshot::default()
-        };
+        let snapshot = testing::snapshot(900, groups.to_vec());
         let mut members = Member::all(&snapshot, Memo::new);
         super::super::weigh(&mut members);
         self.memos.resize(groups.len(), None);

@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::PathBuf;
 
 use justitia_report::error::plain;
+use rustix::fs::{Mode, OFlags};
 
 use crate::Trouble;
 
@@ -84,11 +85,13 @@ impl Tail {
     }
 
     fn open_file(&mut self) -> io::Result<Open> {
-        let file = File::open(&self.path)?;
+        // The open of a FIFO would wait for a writer.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
         let meta = file.metadata()?;
-        if meta.is_dir() {
-            // Like a log without requests, it has no lines to read.
-            return Err(ErrorKind::IsADirectory.into());
+        if !meta.is_file() {
+            // Like a log without requests, a directory or a device has no lines to read.
+            return Err(io::Error::other("it is not a regular file"));
         }
         let at = if self.begun { 0 } else { meta.len() };
         self.begun = true;
