@@ -418,7 +418,10 @@ mod tests {
     #[test]
     fn windows_come_more_seldom_where_attaching_is_slow() {
         let period_ms = |switching| period_for(Duration::from_millis(switching)).as_millis();
-        assert_eq!([0, 8, 20, 90].map(period_ms), [5_000, 5_000, 10_000, 15_000]);
+        assert_eq!(
+            [0, 8, 20, 90].map(period_ms),
+            [5_000, 5_000, 10_000, 15_000]
+        );
     }
 
     #[test]
