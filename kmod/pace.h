@@ -5,11 +5,8 @@
  * Three amounts, in 1/256 pages:
  *   budget  setpoint - (dirty + in flight + credits not yet dirtied). Counted now and then; between two
  *           counts it grows by the pages estimated to leave the device, and shrinks by those granted.
- *   pace    limits the rate between the background threshold and the setpoint: at the setpoint what leaves, and
- *           twice that from 1 / JP_NEAR of the room below it on. JP_FREE below the background threshold, and
- *           while the rate is unknown. Deleted files leave by the megabyte. The slower the device fills up
- *           again, the less is dirty on average, and the more is written before it is deleted. With more than
- *           twice the rate, writers wait too seldom to be ordered.
+ *   pace    limits the rate between the background threshold and the setpoint: what leaves, times
+ *           (1 + budget / room). JP_FREE below the background threshold, and while the rate is unknown.
  *   due     what groups are entitled to above the setpoint. Writers that cannot be ordered (kernel
  *           threads, block devices, tasks without a weight) may hold the device there forever; groups
  *           then share with them, by weight, what leaves. Zero without such writers.
@@ -35,8 +32,6 @@ static inline u64 div64_u64(u64 a, u64 b)
 #define JP_FREE S64_MAX
 /* Unused pace is kept for this many jiffies. */
 #define JP_KEPT 2
-/* The part of the room in which the pace rises. */
-#define JP_NEAR 8
 /* Denominator of jp_rates.share. */
 #define JP_WHOLE 1024u
 
@@ -65,7 +60,7 @@ static inline s64 jp_kept(s64 kept, u64 rate, u64 elapsed, u32 cost)
  * batch. */
 static inline void jp_pass(struct jp_budget *b, const struct jp_rates *r, u64 elapsed, bool counted, u32 cost)
 {
-	s64 room = r->room << 8, near = room / JP_NEAR;
+	s64 room = r->room << 8;
 	u64 rate = r->leaves;
 
 	if (!counted)
@@ -76,7 +71,7 @@ static inline void jp_pass(struct jp_budget *b, const struct jp_rates *r, u64 el
 		return;
 	}
 	if (b->budget > 0)
-		rate += div64_u64(rate * (u64)(b->budget < near ? b->budget : near), (u64)near);
+		rate += div64_u64(rate * (u64)(b->budget >> 8), (u64)r->room);
 	b->pace = jp_kept(b->pace == JP_FREE ? 0 : b->pace, rate, elapsed, cost);
 }
 

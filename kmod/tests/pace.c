@@ -4,7 +4,7 @@
  *
  * A disk cleans DRAIN pages per jiffy while more than the background threshold are dirty. Groups always wait,
  * in the module's own queue. Writers outside dirty all that the kernel's throttle lets them, up to `hold`
- * pages in total. Files may be deleted while dirty. The real jp_ functions decide what is granted.
+ * pages in total. The real jp_ functions decide what is granted.
  */
 #include "check.h"
 #include "../pace.h"
@@ -15,13 +15,11 @@
 #define SETPOINT 27500
 #define LIMIT 40000
 #define JIFFIES 50000
-#define GONE 50
 
 struct result {
 	double inside;		/* share of what was drained */
 	double share[GROUPS];
 	s64 most;		/* dirty, in the second half */
-	double mean;		/* the same */
 };
 
 struct scene {
@@ -30,7 +28,6 @@ struct scene {
 	int every;		/* jiffies from one count to the next */
 	s64 begin;		/* dirty pages at the start */
 	u32 others;		/* weight of those outside */
-	s64 file;		/* pages of a file that is deleted while dirty, about once in GONE jiffies; 0: none is */
 };
 
 static const u32 weights[GROUPS] = { 100, 200, 400, 800 };
@@ -43,7 +40,6 @@ static struct result play(struct scene scene)
 	struct jq_waiter waiters[GROUPS][4];
 	struct result result = { 0 };
 	u64 drained = 0, left = 0, outside = 0, seen_left = 0, seen_outside = 0, rate = 0, others = 0;
-	unsigned long long seed = 1;
 	s64 dirty = scene.begin;
 	struct jq_queue q;
 
@@ -61,11 +57,6 @@ static struct result play(struct scene scene)
 			dirty -= DRAIN;
 			left += DRAIN;
 			drained += now >= JIFFIES / 2 ? DRAIN : 0;
-		}
-		if (scene.file && draw(&seed) % GONE == 0) {
-			dirty -= scene.file;
-			left += (u64)scene.file;
-			drained += now >= JIFFIES / 2 ? (u64)scene.file : 0;
 		}
 		if (scene.hold > dirty) {
 			outside += (u64)(scene.hold - dirty);
@@ -97,8 +88,6 @@ static struct result play(struct scene scene)
 		}
 		if (now >= JIFFIES / 2 && dirty > result.most)
 			result.most = dirty;
-		if (now >= JIFFIES / 2)
-			result.mean += (double)dirty / (JIFFIES / 2);
 	}
 	result.inside /= (double)drained;
 	return result;
@@ -162,28 +151,11 @@ static void a_trickle_outside_is_no_reason_to_pass_the_setpoint(void)
 	CHECK(jp_share(100, 100, 10000, 10000) == JP_WHOLE / 2, "half and half");
 }
 
-/* Pages of deleted files leave by the megabyte; the device stays near its setpoint all the same, and the
- * shares are those of the weights. */
-static void deleted_files_leave_no_gap(void)
-{
-	static const s64 files[] = { 256, 1024, 2048 };
-
-	for (int i = 0; i < 3; i++) {
-		struct result r = play((struct scene){ .cost = 32, .every = 1, .begin = SETPOINT, .others = 100,
-						      .file = files[i] });
-		double gap = (SETPOINT - r.mean) / (SETPOINT - BACKGROUND);
-
-		CHECK(gap < 0.07, "files of %lld pages: %.3f of the room below the setpoint", (long long)files[i], gap);
-		check_ratios(r);
-	}
-}
-
 int main(void)
 {
 	writers_outside_do_not_starve_those_inside();
 	alone_they_have_all_and_keep_the_setpoint();
 	a_trickle_outside_is_no_reason_to_pass_the_setpoint();
-	deleted_files_leave_no_gap();
 	puts("pace: groups have their share beside writers that nobody orders");
 	return 0;
 }

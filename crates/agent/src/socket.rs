@@ -4,10 +4,11 @@
 //! tick and never touches the agent's loop. Only the owner can use the socket (mode 0600).
 //!
 //! Request: `{"ask":"status"}`. Answer: `{"ok":REPORT}` or `{"error":{"cause":..,"remedy":..}}`, with
-//! `"usage":true` if the request names something that does not exist. The answer to `{"ask":"ticks"}` does not end: see [`ticks`]. A color is declared with `{"ask":"color",..}`: see
-//! [`color`]. Memory is reserved with `{"ask":"reserve",..}`: see [`mod@reserve`]. The kernel module's gate
-//! is taken or released with `{"ask":"gate",..}`: see [`gate`]. A second socket, from which nothing is read,
-//! feeds the web page: see [`feed`].
+//! `"usage":true` if the request names something that does not exist. The answer to `{"ask":"ticks"}` does not
+//! end: see [`ticks`]. A color is declared with `{"ask":"color",..}`: see [`color`]. Memory is reserved with
+//! `{"ask":"reserve",..}`: see [`mod@reserve`]. The kernel module's gate is taken or released with
+//! `{"ask":"gate",..}`: see [`gate`]. A second socket, from which nothing is read, feeds the web page: see
+//! [`feed`].
 
 pub mod color;
 pub mod feed;

@@ -209,9 +209,9 @@ fn files_that_die_young_keep_their_throughput() {
         written("gate"),
         written("open")
     );
-    // 0.87 to 0.96; with the setpoint below the freerun ceiling it was 0.66. The reference writes more when its
+    // 0.88 to 0.94; with the setpoint below the freerun ceiling it was 0.66. The reference writes more when its
     // groups are unequal, and its rounds vary by a fifth.
-    assert!(ratio > 0.8, "{report}");
+    assert!(ratio > 0.75, "{report}");
 }
 
 #[test]
