@@ -10,7 +10,7 @@ const MOST_BYTES: u64 = 1 << 60;
 /// Bytes of a size such as `4G`, `512M`, `64KiB`, `1.5G` or `4096`, with binary units.
 ///
 /// # Errors
-/// What it is not, as the end of a sentence: `is not a size`.
+/// The reason, as the end of a sentence: `is not a size`.
 pub fn size(text: &str) -> Result<u64, String> {
     let bytes = bytes(text).ok_or("is not a size")?;
     if bytes > MOST_BYTES as f64 {

@@ -2,10 +2,11 @@
 //!
 //! A program behind `filemap_read` costs some hundred nanoseconds per call, most of it the kernel's own
 //! overhead. Its cost on this host is measured when it is attached. While the rate of reads times that cost
-//! stays below [`BUDGET`] of a CPU, the program stays attached and every read is counted. Above the budget,
-//! it is attached for one [`WINDOW`] in each [`EVERY`], at a random phase, or more seldom where attaching it takes
-//! much CPU time ([`period_for`]). A thread of its own does this, because detaching can take a second. The kernel's own count (`rchar`, `bpf/threads.h`) goes on in and
-//! between windows, and [`super::estimate`] computes from both what the group read.
+//! stays below [`BUDGET`] of a CPU, the program stays attached and every read is counted. Above the budget, it
+//! is attached for one [`WINDOW`] in each [`EVERY`], at a random phase, or more seldom where attaching it takes
+//! much CPU time ([`period_for`]). A thread of its own does this, because detaching can take a second. The
+//! kernel's own count (`rchar`, `bpf/threads.h`) goes on in and between windows, and [`super::estimate`]
+//! computes from both what the group read.
 //!
 //! Each window also observes reads for curves ([`super::curves`]). Every [`STRETCH_EVERY`], one window is
 //! longer for them.
