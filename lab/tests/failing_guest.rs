@@ -2,7 +2,7 @@
 //! answer.
 //!
 //! Slow, so ignored by default; `make test` runs it:
-//! `cargo test --release -p justitia-lab --test failing_guest -- --ignored --nocapture`.
+//! `cargo test -p justitia-lab --test failing_guest -- --ignored --nocapture`.
 
 mod common;
 

@@ -6,7 +6,7 @@
 //! The tests are found in the sources: every crate that marks a test with [`MARK`]. They run as their
 //! unoptimized test binaries, so that arithmetic is checked, and all of them must have run. Slow, so ignored
 //! by default:
-//! `cargo test --release -p justitia-lab --test root_tests -- --ignored --nocapture --test-threads=1`.
+//! `cargo test -p justitia-lab --test root_tests -- --ignored --nocapture --test-threads=1`.
 //! `JUSTITIA_TEST_FILTER` runs only the tests whose names contain it, and does not count them.
 
 mod common;
@@ -304,7 +304,7 @@ fn tests_that_need_root_pass_on_arm64() {
     let here = build(&packages).into_iter();
     let counts = here.map(|binary| (stem(&binary), ignored_tests(&binary, &[]).len()));
     let counts: BTreeMap<String, usize> = counts.filter(|(_, count)| *count > 0).collect();
-    let mut arguments = vec!["cargo", "test", "--profile", "vm"];
+    let mut arguments = vec!["cargo", "test"];
     for package in &ON_ARM64 {
         arguments.extend(["--package", package]);
     }

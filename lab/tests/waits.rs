@@ -2,7 +2,7 @@
 //! group of a few shells that write and sleep, for some seconds.
 //!
 //! Slow, so ignored by default:
-//! `cargo test --release -p justitia-lab --test waits -- --ignored --nocapture --test-threads=1`.
+//! `cargo test -p justitia-lab --test waits -- --ignored --nocapture --test-threads=1`.
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! Tests under real runtimes, on a stock kernel, which groups may declare which colors: containers of crun,
 //! runc and Podman and services of systemd declare their own color from inside, by `justitia probe` and by
 //! hand, and an agent outside reads it. They cannot declare a sibling's or the parent's. One boot, ignored by
-//! default; `cargo test --release -p justitia-cli --test delegation -- --ignored --nocapture`.
+//! default; `cargo test -p justitia-cli --test delegation -- --ignored --nocapture`.
 //!
 //! The guest runs `delegation/guest.sh`, each container `delegation/inside.sh`. `docs/colors.md` ("What a
 //! container needs") documents the results for each runtime.

@@ -1,6 +1,6 @@
 //! Tests the kernel module's gate with the real agent in a guest: the agent finds it, sends it weights and
 //! keeps it closed, and it opens however the agent ends. One boot, ignored by default; `make test` runs it:
-//! `cargo test --release -p justitia-cli --test gate -- --ignored`.
+//! `cargo test -p justitia-cli --test gate -- --ignored`.
 //!
 //! The guest runs `gate/guest.sh`, which prints `@ NAME` before the output of each command. Nothing here
 //! depends on the speed of the guest.

@@ -1,7 +1,7 @@
 //! Tests the how-to pages of Docker, Podman and libvirt word for word, on a stock kernel under systemd, with
 //! an agent: weights and names given to Debian's own programs count, and the agent leaves their cgroups as
 //! the programs wrote them. One boot each, ignored by default;
-//! `cargo test --profile vm -p justitia-cli --test howto -- --ignored --nocapture`.
+//! `cargo test -p justitia-cli --test howto -- --ignored --nocapture`.
 //!
 //! The guests run `howto/begin.sh` and the runtime's own script.
 

@@ -2,7 +2,7 @@
 //! in the kubelet's cgroup tree (driver cgroupfs), or by the kubelet itself (driver systemd). The agent that
 //! learns of them runs on the node, as the pod of the Helm chart, or is scraped by Debian's Prometheus. One
 //! boot each, ignored by default;
-//! `cargo test --profile vm -p justitia-cli --test kube -- --ignored --nocapture`.
+//! `cargo test -p justitia-cli --test kube -- --ignored --nocapture`.
 //! The chart needs helm, which `scripts/setup --test` fetches; `scripts/setup --kubernetes` compiles the kubelet
 //! and CRI-O.
 //!

@@ -1,6 +1,6 @@
 //! Tests a live agent: in a guest with a stock kernel three groups write and read, an agent manages them, and
 //! the reports of all commands must be correct and agree. One boot for all tests, slow and ignored by
-//! default; `make test` runs them: `cargo test --release -p justitia-cli --test live -- --ignored`.
+//! default; `make test` runs them: `cargo test -p justitia-cli --test live -- --ignored`.
 //!
 //! The guest runs `live/guest.sh`. Bounds on bandwidth are wide, because emulation is slow.
 

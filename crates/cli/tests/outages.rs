@@ -2,7 +2,7 @@
 //! the probe and the server are killed and started again, and the group is frozen and thawed. A color that is
 //! not repeated goes stale, and the agent infers one. Everything recovers by itself, and nothing delays the
 //! agent. One boot, ignored by default; `make test` runs it:
-//! `cargo test --release -p justitia-cli --test outages -- --ignored --nocapture`.
+//! `cargo test -p justitia-cli --test outages -- --ignored --nocapture`.
 //!
 //! The guest runs `outages/guest.sh`. `crates/probe/tests/servers` tests for every server that a probe's loop
 //! goes on while the server is away. The tests here are about the agent's side.

@@ -2,7 +2,7 @@
 //! restrictions, keeps the knobs in force over restarts and crashes, and leaves nothing changed at the end.
 //!
 //! Slow, so ignored by default; `make test` runs it:
-//! `cargo test --release -p justitia-cli --test unit -- --ignored --nocapture`.
+//! `cargo test -p justitia-cli --test unit -- --ignored --nocapture`.
 
 #[path = "../../../lab/tests/common/mod.rs"]
 mod common;

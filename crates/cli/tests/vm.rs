@@ -1,5 +1,5 @@
 //! Tests all of Justitia on stock kernels in virtual machines, as a user runs it. Slow, so ignored by
-//! default; `make test` runs them: `cargo test --release -p justitia-cli --test vm -- --ignored`.
+//! default; `make test` runs them: `cargo test -p justitia-cli --test vm -- --ignored`.
 //!
 //! Bandwidth under emulation is noisy and these runs are short, so the bounds only distinguish working from
 //! broken. Measured quality is in docs/results.

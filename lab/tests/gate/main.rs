@@ -3,7 +3,7 @@
 //!
 //! The module is built against the headers of the booted kernel; `gatectl` and `writer` (`kmod/tests/guest`)
 //! are the only other programs. Slow, so ignored by default:
-//! `cargo test --release -p justitia-lab --test gate -- --ignored --nocapture --test-threads=2`.
+//! `cargo test -p justitia-lab --test gate -- --ignored --nocapture --test-threads=2`.
 //! `JUSTITIA_TEST_ROUNDS` is how many times the module is loaded and unloaded under load (3).
 //! `JUSTITIA_TEST_KERNEL` is the tree of a kernel to boot in place of a stock one, configured as a debugging
 //! kernel and built (`docs/gate-debug-kernel.md`). The tests then do not judge the numbers.
