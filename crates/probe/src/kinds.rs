@@ -11,7 +11,7 @@ use justitia_probe::{Error, Objective, Open, Target, Tls};
 
 use justitia_args::probe::{
     CommonArgs, ExecArgs, HttpArgs, Kind, LogArgs, MysqlArgs, PostgresArgs, PrometheusArgs,
-    RedisArgs, ThresholdArgs, WaitingArgs, WorkArgs,
+    RedisArgs, Threshold, ThresholdArgs, WaitingArgs, WorkArgs,
 };
 
 use super::secure;
@@ -65,7 +65,7 @@ pub(super) fn choose(kind: &Kind) -> Result<Chosen, Error> {
         Kind::Prometheus(args) => of_prometheus(args, timeout)?,
         Kind::Exec(args) => (
             of_exec(args, timeout, &running),
-            of_limits(&args.limits),
+            of_limits(&args.limits)?,
             None,
         ),
     };
@@ -108,12 +108,23 @@ fn of_work(args: &WorkArgs) -> Objective {
     of_performance(args.min_tps, args.max_latency, args.waiting.max_waiting)
 }
 
-fn of_limits(args: &ThresholdArgs) -> Objective {
-    Objective {
+fn of_limits(args: &ThresholdArgs) -> Result<Objective, Error> {
+    let red_first = match (args.red, args.yellow) {
+        (Some(Threshold::Above(red)), Some(Threshold::Above(yellow))) => red <= yellow,
+        (Some(Threshold::Below(red)), Some(Threshold::Below(yellow))) => yellow <= red,
+        _ => false,
+    };
+    if red_first {
+        return Err(Error::usage(
+            "every number beyond --yellow is beyond --red too: yellow would never be declared",
+            "set --yellow to a number that the target reaches before --red",
+        ));
+    }
+    Ok(Objective {
         red: args.red,
         yellow: args.yellow,
         ..Objective::default()
-    }
+    })
 }
 
 /// By default the number of CPUs that this process may use, which are the server's if it runs beside it.
@@ -298,7 +309,7 @@ fn of_prometheus(args: &PrometheusArgs, timeout: Duration) -> Result<Made, Error
         timeout,
     };
     let open: Open = Arc::new(move || Box::new(prometheus::Prometheus::new(&config)));
-    Ok((open, of_limits(&args.limits), secure.then_some(tls)))
+    Ok((open, of_limits(&args.limits)?, secure.then_some(tls)))
 }
 
 fn of_exec(args: &ExecArgs, timeout: Duration, running: &exec::Running) -> Open {

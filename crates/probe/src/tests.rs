@@ -83,6 +83,17 @@ fn a_probe_without_an_objective_or_with_a_strange_one_is_refused() {
 }
 
 #[test]
+fn a_yellow_limit_beyond_the_red_one_is_refused() {
+    let refused = |limits: &str| {
+        let args = probe_args(&format!("exec {limits} true"));
+        kinds::choose(&args.kind).is_err()
+    };
+    assert!(refused("--red 1 --yellow 5") && refused("--red <5 --yellow <1"));
+    assert!(!refused("--red 5 --yellow 1") && !refused("--red <1 --yellow <5"));
+    assert!(!refused("--red <1 --yellow >5"));
+}
+
+#[test]
 fn addresses_that_cannot_be_or_carry_a_password_are_refused() {
     for line in [
         "http ftp://h/ --max-latency 1s",
