@@ -74,8 +74,8 @@ struct last {
 	__u64 cgroup;
 	__u64 packed;
 	/*
-	 * Reads that the programs behind filemap_read and filemap_splice_read saw, of any group. CPUs that
-	 * share the record, or a read that another one interrupts, may lose a count.
+	 * Reads that the program behind filemap_read saw, of any group. Only that program writes this. CPUs
+	 * that share the record, or a read that another one interrupts, may lose a count.
 	 */
 	__u64 reads;
 	__u64 pad[5];

@@ -64,17 +64,6 @@ int BPF_PROG(filemap_splice_read, struct file *in, long long *position,
 	return 0;
 }
 
-/*
- * Between windows: tells user space that the program above has something to count in the next one. It runs
- * once for 64 KiB or more of sendfile, so it costs little where it costs anything.
- */
-SEC("fentry/filemap_splice_read")
-int splice_begins(void)
-{
-	last[bpf_get_smp_processor_id() % MAX_CPUS].reads++;
-	return 0;
-}
-
 /* Position to which ki_pos points when a write ends. */
 enum position {
 	AT_END,

@@ -533,8 +533,7 @@ fn attach(object: &Object, choice: &Choice) -> Result<Vec<Link>, Error> {
     for program in object.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         let iterator = program.section().to_string_lossy().starts_with("iter");
-        let of_reads = reads::PROGRAMS.contains(&name.as_str())
-            || [reads::ENDS, reads::SPLICES].contains(&name.as_str());
+        let of_reads = reads::PROGRAMS.contains(&name.as_str()) || name == reads::ENDS;
         if choice.programs.contains(&name.as_str()) && !iterator && !of_reads {
             links.push(attach_one(object, &name)?);
         }

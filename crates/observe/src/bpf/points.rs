@@ -132,7 +132,7 @@ pub(crate) const POINTS: &[Point] = &[
     ),
     function(
         "filemap_splice_read",
-        &["filemap_splice_read", "splice_begins"],
+        &["filemap_splice_read"],
         "bytes read by sendfile and splice are not counted, unless they pass filemap_read",
     ),
     function(

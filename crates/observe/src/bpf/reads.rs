@@ -11,9 +11,6 @@
 //! Each window also observes reads for curves ([`super::curves`]). Every [`STRETCH_EVERY`], one window is
 //! longer for them.
 //!
-//! A window without `sendfile` and `splice` since the last one spares itself the program behind
-//! `filemap_splice_read`: between windows [`SPLICES`] tells of such calls, and it runs only for them.
-//!
 //! Attaching changes the kernel's text on all CPUs, so a host with `nohz_full` CPUs has no windows.
 
 use std::env;
@@ -51,10 +48,8 @@ const STRETCH_EVERY: Duration = Duration::from_secs(100);
 const STRETCH_BUDGET: f64 = 0.003;
 /// Each read is counted again after this many windows in a row with less than half of what the budget allows.
 const CALM: u32 = 3;
-/// The programs that run for each read. The first serves every window.
+/// The programs that run for each read.
 pub(super) const PROGRAMS: [&str; 2] = ["filemap_read", "filemap_splice_read"];
-/// Counts calls that the second program is for, between windows.
-pub(super) const SPLICES: &str = "splice_begins";
 /// Counts a thread's reads when it ends.
 pub(super) const ENDS: &str = "thread_ends";
 /// Counts the reads of all other threads.
@@ -148,7 +143,7 @@ impl Reads {
             stretch: STRETCH,
         };
         let bare = least_of_a_read();
-        let links = common.attach(&common.programs)?;
+        let links = common.attach()?;
         let before = common.reads.total();
         let watched = least_of_a_read();
         let price = match (bare, watched) {
@@ -221,12 +216,10 @@ impl Reads {
                 }
                 let links = thread.take().and_then(|thread| thread.join().ok());
                 // If the thread panicked, the links that it held are detached.
-                let mut links = links.unwrap_or_default();
-                match self.common.attach(&self.common.programs[links.len()..]) {
-                    Ok(missing) => links.extend(missing),
-                    Err(_) => links.clear(),
-                }
-                self.mode = Mode::Always { links };
+                let links = links.or_else(|| self.common.attach().ok());
+                self.mode = Mode::Always {
+                    links: links.unwrap_or_default(),
+                };
                 locked(&self.common.curves).begin();
                 Turn::SampledLast
             }
@@ -288,8 +281,8 @@ impl Common {
         Ok(read.flatten().collect())
     }
 
-    fn attach(&self, programs: &[&str]) -> Result<Vec<Link>, Error> {
-        let names = programs.iter();
+    fn attach(&self) -> Result<Vec<Link>, Error> {
+        let names = self.programs.iter();
         names.map(|name| attach_one(&self.object, name)).collect()
     }
 
@@ -303,11 +296,6 @@ impl Common {
         // Periods follow one another; the position of the window in its period is random.
         let mut period = Instant::now();
         let mut every = EVERY;
-        // Without it, each window has all programs.
-        let mut splices = match self.programs[..] {
-            [_, _] => attach_one(&self.object, SPLICES).ok(),
-            _ => None,
-        };
         loop {
             let (since, reads) = (Instant::now(), self.reads.total());
             let stretch = goes_on || stretched.elapsed() >= STRETCH_EVERY;
@@ -337,7 +325,6 @@ impl Common {
                 return links;
             }
             let mut switching = cpu_time_of(|| links.clear());
-            let rested_since = self.reads.total();
             while links.is_empty() {
                 // Reads may be few for good.
                 let length = if calm == 0 { every } else { EVERY };
@@ -348,15 +335,7 @@ impl Common {
                 if stopped.recv_timeout(until) != Err(RecvTimeoutError::Timeout) {
                     return links;
                 }
-                if self.reads.total() > rested_since {
-                    splices = None;
-                }
-                let needed = if splices.is_some() {
-                    &self.programs[..1]
-                } else {
-                    &self.programs
-                };
-                switching += cpu_time_of(|| links = self.attach(needed).unwrap_or_default());
+                switching += cpu_time_of(|| links = self.attach().unwrap_or_default());
             }
             every = period_for(switching);
         }
