@@ -3,9 +3,8 @@
 //! what kernels make of their knobs, run on every kernel. The doctor also has pitfalls that only a boot
 //! causes: each such test has a guest of its own.
 //!
-//! The tests are found in the sources: every crate that marks a test with [`MARK`]. They run as their
-//! unoptimized test binaries, so that arithmetic is checked, and all of them must have run. Slow, so ignored
-//! by default:
+//! The tests are found in the sources: every crate that marks a test with [`MARK`]. They run as the test binaries
+//! of the dev profile, so that arithmetic is checked, and all of them must have run. Slow, so ignored by default:
 //! `cargo test -p justitia-lab --test root_tests -- --ignored --nocapture --test-threads=1`.
 //! `JUSTITIA_TEST_FILTER` runs only the tests whose names contain it, and does not count them.
 
