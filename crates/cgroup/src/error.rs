@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use rustix::io::Errno;
 
-use crate::fs::disk_name;
+use crate::file::disk_name;
 
 /// The system's words for an error, without the "(os error N)" that Rust adds.
 pub fn plain(error: &impl Display) -> String {

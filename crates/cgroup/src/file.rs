@@ -1,8 +1,10 @@
-//! The files of a cgroup, or of a disk's scheduler, that Justitia knows, and the buffer they are read into.
+//! The files of a cgroup, or of a disk's scheduler, that Justitia knows, the buffer they are read into, and
+//! the paths of disks.
 
 use std::os::fd::AsFd;
 
 use justitia_policy::plan::Knob;
+use justitia_policy::snapshot::GroupId;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 
@@ -58,6 +60,42 @@ files! {
     DiskStat = "stat",
     Udev = "udev",
     MemoryEventsLocal = "memory.events.local",
+}
+
+/// Prefix of the paths of disks. The path of a cgroup begins with a slash.
+const BLOCK: &str = "block:";
+/// Prefix of the paths of disks that io.cost serves.
+const COST: &str = "cost:";
+/// Set in the ids of `cost:` paths, together with [`DISK_BIT`].
+const COST_BIT: u64 = 1 << 62;
+/// Set in the ids of disks, because sysfs and cgroup2 both number their inodes from 1.
+const DISK_BIT: u64 = 1 << 63;
+
+pub(crate) fn disk_path(name: &str) -> String {
+    format!("{BLOCK}{name}")
+}
+
+pub(crate) fn cost_path(name: &str) -> String {
+    format!("{COST}{name}")
+}
+
+/// The disk's name, if this is a `cost:` path.
+pub(crate) fn cost_name(path: &str) -> Option<&str> {
+    path.strip_prefix(COST)
+}
+
+/// The disk's name, if this is a `block:` or `cost:` path.
+pub fn disk_name(path: &str) -> Option<&str> {
+    path.strip_prefix(BLOCK).or(cost_name(path))
+}
+
+/// Identity of the directory with this path and inode.
+pub(crate) fn directory_id(path: &str, inode: u64) -> GroupId {
+    match disk_name(path) {
+        Some(_) if cost_name(path).is_some() => GroupId(inode | DISK_BIT | COST_BIT),
+        Some(_) => GroupId(inode | DISK_BIT),
+        None => GroupId(inode),
+    }
 }
 
 /// The file of each knob, indexed by the knob's number.

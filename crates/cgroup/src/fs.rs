@@ -1,12 +1,11 @@
-//! The traits of a tree of cgroups, real or fake.
+//! The traits of a host with its tree of cgroups, real or fake.
 //!
 //! [`CgroupFs`] is the host, [`Directory`] one cgroup, [`Process`] one process. The methods of `Directory`
 //! and `Process` return the kernel's error numbers, by one convention: `ENODEV` is a cgroup that was removed,
 //! `ENOENT` a file that an existing cgroup does not have, `ESRCH` a process that ended.
+//!
+//! [`Directory`]: crate::Directory
 
-use std::fmt;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::gate::{GateDevice, GateError};
 use crate::parse::proc::ProcessIo;
-use crate::{parse, Buffer, Error, File, Group};
+use crate::{parse, Buffer, Device, Error, File, Group, Watch};
 
 /// A shared handle to a host's cgroups.
 pub type Fs = Arc<dyn CgroupFs>;
@@ -70,41 +69,6 @@ pub trait CgroupFs: Send + Sync {
 
 /// Attributes longer than this are not read (`ERANGE`): ours are a number, or a color and its reason.
 pub(crate) const LONGEST_ATTRIBUTE: usize = parse::color::LONGEST + 1;
-/// Prefix of the paths of disks. The path of a cgroup begins with a slash.
-const BLOCK: &str = "block:";
-/// Prefix of the paths of disks that io.cost serves.
-const COST: &str = "cost:";
-/// Set in the ids of `cost:` paths, together with [`DISK_BIT`].
-const COST_BIT: u64 = 1 << 62;
-/// Set in the ids of disks, because sysfs and cgroup2 both number their inodes from 1.
-const DISK_BIT: u64 = 1 << 63;
-
-pub(crate) fn disk_path(name: &str) -> String {
-    format!("{BLOCK}{name}")
-}
-
-pub(crate) fn cost_path(name: &str) -> String {
-    format!("{COST}{name}")
-}
-
-/// The disk's name, if this is a `cost:` path.
-pub(crate) fn cost_name(path: &str) -> Option<&str> {
-    path.strip_prefix(COST)
-}
-
-/// The disk's name, if this is a `block:` or `cost:` path.
-pub fn disk_name(path: &str) -> Option<&str> {
-    path.strip_prefix(BLOCK).or(cost_name(path))
-}
-
-/// Identity of the directory with this path and inode.
-pub(crate) fn directory_id(path: &str, inode: u64) -> GroupId {
-    match disk_name(path) {
-        Some(_) if cost_name(path).is_some() => GroupId(inode | DISK_BIT | COST_BIT),
-        Some(_) => GroupId(inode | DISK_BIT),
-        None => GroupId(inode),
-    }
-}
 
 /// A cgroup directly below another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -137,43 +101,6 @@ impl Owner {
     }
 }
 
-/// One cgroup (or one disk's scheduler), held by its open directory.
-pub trait Directory: Send + Sync {
-    /// Inode of the directory.
-    fn id(&self) -> GroupId;
-
-    /// The path it was opened by.
-    fn path(&self) -> &str;
-
-    /// True if it still exists.
-    fn exists(&self) -> bool;
-
-    /// Reads a whole file.
-    fn read(&self, file: File, buffer: &mut Buffer) -> Result<(), Errno>;
-
-    /// Writes a file in one call. The kernel may block it without bound.
-    fn write(&self, file: File, text: &[u8]) -> Result<(), Errno>;
-
-    /// True if the file exists and can be written, found without opening it.
-    fn can_write(&self, file: File) -> bool;
-
-    /// Reads an extended attribute of the directory; `ENODATA` when it is not set, `ERANGE` when it
-    /// is longer than any of ours.
-    fn xattr(&self, name: &str, buffer: &mut Buffer) -> Result<(), Errno>;
-
-    /// Sets (`Some`) or removes (`None`) an extended attribute of the directory.
-    fn set_xattr(&self, name: &str, value: Option<&[u8]>) -> Result<(), Errno>;
-
-    /// Opens a file to be polled.
-    fn watch(&self, file: File) -> Result<Watch, Errno>;
-
-    /// The quirks of this kernel, shared by all its cgroups.
-    fn quirks(&self) -> &Quirks;
-
-    /// Closes the cached file descriptors of a group that went quiet, except those of [`Group::activity`].
-    fn release(&self) {}
-}
-
 /// One process. A handle never refers to another process: a recycled pid is `ESRCH`.
 pub trait Process: Send {
     /// Time of its start since boot, in the kernel's ticks of 10 ms.
@@ -184,44 +111,4 @@ pub trait Process: Send {
 
     /// Its `/proc/PID/io`: all its threads, and its children that it waited for.
     fn io(&mut self, buffer: &mut Buffer) -> Result<ProcessIo, Errno>;
-}
-
-/// Properties of the running kernel, learned at run time.
-#[derive(Debug, Default)]
-pub struct Quirks {
-    /// `memory.reclaim` refused a `swappiness=` argument (before Linux 6.9).
-    pub no_swappiness: AtomicBool,
-}
-
-/// A block device, as `MAJOR:MINOR` names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Device {
-    /// Major number.
-    pub major: u32,
-    /// Minor number.
-    pub minor: u32,
-}
-
-impl fmt::Display for Device {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.major, self.minor)
-    }
-}
-
-/// Something to poll.
-#[derive(Debug)]
-pub struct Watch {
-    /// The descriptor to poll.
-    pub fd: OwnedFd,
-    /// The way in which it signals an event.
-    pub kind: WatchKind,
-}
-
-/// The way in which a polled descriptor signals an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WatchKind {
-    /// `POLLPRI`, until the file is read again (kernfs) or once per event (PSI).
-    Priority,
-    /// An eventfd, until its counter is read (the fake).
-    Counter,
 }

@@ -6,7 +6,8 @@
 //! `low_latency` takes and shows `0` or `1`.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use justitia_policy::knob::{Kind, Knob, Value};
 use justitia_policy::snapshot::GroupId;
 use rustix::io::Errno;
 
-use crate::{parse, Buffer, Device, Directory, Error, File, Why};
+use crate::{parse, Buffer, Device, Error, File, Why};
 
 /// Names of the extended attributes of cgroup directories that Justitia reads.
 pub mod xattr {
@@ -31,6 +32,68 @@ pub mod xattr {
 const RETRIES: u32 = 4;
 /// Pause between tries after `EBUSY`.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
+
+/// One cgroup (or one disk's scheduler), held by its open directory.
+pub trait Directory: Send + Sync {
+    /// Inode of the directory.
+    fn id(&self) -> GroupId;
+
+    /// The path it was opened by.
+    fn path(&self) -> &str;
+
+    /// True if it still exists.
+    fn exists(&self) -> bool;
+
+    /// Reads a whole file.
+    fn read(&self, file: File, buffer: &mut Buffer) -> Result<(), Errno>;
+
+    /// Writes a file in one call. The kernel may block it without bound.
+    fn write(&self, file: File, text: &[u8]) -> Result<(), Errno>;
+
+    /// True if the file exists and can be written, found without opening it.
+    fn can_write(&self, file: File) -> bool;
+
+    /// Reads an extended attribute of the directory; `ENODATA` when it is not set, `ERANGE` when it
+    /// is longer than any of ours.
+    fn xattr(&self, name: &str, buffer: &mut Buffer) -> Result<(), Errno>;
+
+    /// Sets (`Some`) or removes (`None`) an extended attribute of the directory.
+    fn set_xattr(&self, name: &str, value: Option<&[u8]>) -> Result<(), Errno>;
+
+    /// Opens a file to be polled.
+    fn watch(&self, file: File) -> Result<Watch, Errno>;
+
+    /// The quirks of this kernel, shared by all its cgroups.
+    fn quirks(&self) -> &Quirks;
+
+    /// Closes the cached file descriptors of a group that went quiet, except those of [`Group::activity`].
+    fn release(&self) {}
+}
+
+/// Properties of the running kernel, learned at run time.
+#[derive(Debug, Default)]
+pub struct Quirks {
+    /// `memory.reclaim` refused a `swappiness=` argument (before Linux 6.9).
+    pub no_swappiness: AtomicBool,
+}
+
+/// Something to poll.
+#[derive(Debug)]
+pub struct Watch {
+    /// The descriptor to poll.
+    pub fd: OwnedFd,
+    /// The way in which it signals an event.
+    pub kind: WatchKind,
+}
+
+/// The way in which a polled descriptor signals an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WatchKind {
+    /// `POLLPRI`, until the file is read again (kernfs) or once per event (PSI).
+    Priority,
+    /// An eventfd, until its counter is read (the fake).
+    Counter,
+}
 
 /// A cgroup: its id and its open directory. Cloning is cheap and shares both.
 #[derive(Clone)]

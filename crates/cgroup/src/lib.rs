@@ -30,13 +30,12 @@ pub use error::{Error, MountError, Why};
 pub use events::{Events, Wake, Waker};
 #[cfg(any(test, feature = "fake"))]
 pub use fake::FakeFs;
-pub use file::{Buffer, File};
-pub use fs::{
-    disk_name, CgroupFs, Child, Device, Directory, Fs, Owner, Process, Quirks, Watch, WatchKind,
-};
+pub use file::{disk_name, Buffer, File};
+pub use fs::{CgroupFs, Child, Fs, Owner, Process};
 pub use gauges::{Activity, Gauges, Want, NOISE};
-pub use group::{xattr, Attribute, Group, Written};
+pub use group::{xattr, Attribute, Directory, Group, Quirks, Watch, WatchKind, Written};
 pub use parse::files::FdInfo;
+pub use parse::io::Device;
 pub use parse::memory::MemoryEvents;
 pub use parse::proc::ProcessIo;
 pub use real::{

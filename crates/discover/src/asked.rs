@@ -9,7 +9,6 @@ use justitia_policy::units::Weight;
 
 use crate::oci::Records;
 use crate::scanner::weighted;
-use crate::weight::Stated;
 use crate::{
     kind, kubernetes, weight, DiscoverConfig, Glob, GlobError, Kind, KubernetesConfig, Pods,
     RuntimeDirs,
@@ -67,7 +66,7 @@ impl Owners {
         let sources = [&Pods::default(), self.records.pods()];
         let of_pod = kubernetes::known(&self.kubernetes, sources, path).stated;
         let record = self.records.of_cgroup(path, name.as_deref(), true);
-        of_pod.first.or_else(|| Stated::by(record))
+        of_pod.first.or_else(|| record?.stated())
     }
 }
 

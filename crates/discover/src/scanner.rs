@@ -24,7 +24,7 @@ use justitia_report::status::Problem;
 use crate::kind::Named;
 use crate::kubernetes::{self, Known};
 use crate::oci::{Record, Records};
-use crate::weight::{Priors, Standing, Stated};
+use crate::weight::{Priors, Standing};
 use crate::{
     kind, weight, Changes, DiscoverConfig, Discovered, Glob, GlobError, Kind, KubernetesConfig,
     PodNames, Pods, RuntimeDirs, Weighed,
@@ -529,7 +529,7 @@ impl Scanner {
                 kubernetes::known(&self.kubernetes, sources, path)
             }
         };
-        known.stated.first = known.stated.first.or_else(|| Stated::by(record));
+        known.stated.first = known.stated.first.or_else(|| record?.stated());
         known
     }
 

@@ -9,7 +9,6 @@ use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 
-use crate::oci::Record;
 use crate::Glob;
 
 /// Values of knobs before an agent wrote to them.
@@ -36,16 +35,6 @@ pub(crate) fn parse(text: &str) -> Option<Weight> {
 pub(crate) struct Stated {
     pub(crate) first: Option<(Weight, WeightSource)>,
     pub(crate) last: Option<(Weight, WeightSource)>,
-}
-
-impl Stated {
-    /// The weight that a runtime's record states.
-    pub(crate) fn by(record: Option<&Record>) -> Option<(Weight, WeightSource)> {
-        let record = record?;
-        let annotation = record.annotation.map(|w| (w, WeightSource::OciAnnotation));
-        let block_io = record.block_io.map(|w| (w, WeightSource::OciBlockIo));
-        annotation.or(block_io)
-    }
 }
 
 /// Reads at every scan the places that may change while a group lives. The kernel's files (`file`) are read

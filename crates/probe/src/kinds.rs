@@ -14,7 +14,7 @@ use justitia_args::probe::{
     RedisArgs, Threshold, ThresholdArgs, WaitingArgs, WorkArgs,
 };
 
-use super::secure;
+use super::secure::{self, of_home};
 
 /// Where the servers' probes take a user and a password from.
 const BY_OPTIONS: &str = "use --user and --password-file";
@@ -132,12 +132,6 @@ fn parallel(args: &WaitingArgs) -> f64 {
     args.parallel.unwrap_or_else(|| {
         std::thread::available_parallelism().map_or(1.0, |cpus| cpus.get() as f64)
     })
-}
-
-/// A file in the home directory, if it exists.
-pub(super) fn of_home(name: &str) -> Option<PathBuf> {
-    let path = Path::new(&std::env::var_os("HOME")?).join(name);
-    path.is_file().then_some(path)
 }
 
 fn of_mysql(args: &MysqlArgs, timeout: Duration) -> Result<Made, Error> {

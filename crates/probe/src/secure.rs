@@ -12,8 +12,6 @@ use justitia_probe::secret::MysqlDefaults;
 use justitia_probe::tls::{Check, Identity};
 use justitia_probe::{Error, Tls};
 
-use super::kinds::of_home;
-
 /// TLS for MySQL: the arguments, then the option file.
 pub(super) fn of_mysql(
     mode: Option<SslMode>,
@@ -92,6 +90,12 @@ pub(super) fn of_url(insecure: bool, args: &TlsArgs) -> Result<Tls, Error> {
         ca: args.tls_ca.clone(),
         identity: identity(args.tls_cert.clone(), args.tls_key.clone())?,
     })
+}
+
+/// A file in the home directory, if it exists.
+pub(super) fn of_home(name: &str) -> Option<PathBuf> {
+    let path = Path::new(&std::env::var_os("HOME")?).join(name);
+    path.is_file().then_some(path)
 }
 
 fn of_mode(mode: SslMode, ca: Option<PathBuf>, identity: Option<Identity>) -> Option<Tls> {

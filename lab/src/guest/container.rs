@@ -13,7 +13,7 @@ use anyhow::{bail, ensure, Context, Result};
 
 use super::oci::{self, Bind, Bundle};
 use super::setup::{data_dir, make_group, CGROUP, STATE, TOOLS};
-use super::{files, holds_within, sample::Sampler, tenant};
+use super::{files, holds_within, sample::Sampler};
 use crate::load::shared::{Command as Order, Mapping, Status};
 use crate::load::{Place, Spec};
 use crate::protocol::{ContainerJob, GuestJob, Scheduler};
@@ -29,6 +29,17 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// The largest `io.bfq.weight`.
 const MAX_BFQ_WEIGHT: u64 = 1000;
+
+/// The cgroup of a user's manager.
+pub fn home(uid: u32) -> String {
+    format!("/user.slice/user-{uid}.slice/user@{uid}.service")
+}
+
+/// The cgroup of a container, relative to the cgroup mount.
+pub fn cgroup(job: &ContainerJob) -> String {
+    let parent = job.user.map_or_else(|| "/app".to_owned(), home);
+    format!("{parent}/{}", job.name)
+}
 
 #[derive(Debug)]
 pub struct Container {
@@ -67,7 +78,7 @@ impl Container {
         let page = Mapping::create(&control.join("page"))?;
         fs::write(control.join("spec.json"), serde_json::to_vec(&spec)?)?;
 
-        let cgroup = tenant::cgroup(job);
+        let cgroup = cgroup(job);
         if let Some((parent, _)) = cgroup.rsplit_once('/') {
             make_group(parent)?;
         }
@@ -97,12 +108,12 @@ impl Container {
             log: dir.join("log"),
         };
         if let Some(uid) = job.user {
-            tenant::give(&data, uid)?;
-            tenant::give(&control.join("page"), uid)?;
+            files::give(&data, uid)?;
+            files::give(&control.join("page"), uid)?;
         }
         run_crun(&container.name, &bundle, &dir, &container.log)?;
         if let Some(uid) = job.user {
-            tenant::give(&container.group, uid)?;
+            files::give(&container.group, uid)?;
         }
         write_weight(&container.group, container.weight, scheduler)?;
         Ok(container)

@@ -1,7 +1,7 @@
-//! Small text files of the kernel: one pure parser per format, and two I/O functions whose errors name the
-//! path.
+//! Small text files of the kernel: one pure parser per format, and I/O functions whose errors name the path.
 
 use std::fs;
+use std::os::unix::fs::chown;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -15,6 +15,11 @@ pub fn read(path: &Path) -> Result<String> {
 
 pub fn write(path: &Path, value: &str) -> Result<()> {
     fs::write(path, value).with_context(|| format!("cannot write {value:?} to {}", path.display()))
+}
+
+/// Makes a user the owner of a file.
+pub fn give(path: &Path, uid: u32) -> Result<()> {
+    chown(path, Some(uid), Some(uid)).with_context(|| format!("cannot give {}", path.display()))
 }
 
 /// A line of /proc/meminfo, in bytes.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::{chown, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -16,26 +16,16 @@ use std::time::Duration;
 use anyhow::{bail, ensure, Context, Result};
 
 use super::agent::Agent;
-use super::container::{set_weight, Container};
+use super::container::{cgroup, home, set_weight, Container};
+use super::files::{self, give};
 use super::setup::{data_dir, enter_group, make_group, CGROUP, TOOLS};
-use super::{files, knobs, progress};
+use super::{knobs, progress};
 use crate::experiments::hostile::AGENT_MEMORY_MAX;
 use crate::load::attack::{Plan, ESCAPES};
 use crate::protocol::{ContainerJob, GuestJob, KnobDifference, TenantReport};
 
 /// Groups that are not Justitia's to manage.
 const OTHERS: [&str; 2] = ["/system.slice/ssh.service", "/user.slice/user-1001.slice"];
-
-/// The cgroup of a user's manager.
-pub fn home(uid: u32) -> String {
-    format!("/user.slice/user-{uid}.slice/user@{uid}.service")
-}
-
-/// The cgroup of a container, relative to the cgroup mount.
-pub fn cgroup(job: &ContainerJob) -> String {
-    let parent = job.user.map_or_else(|| "/app".to_owned(), home);
-    format!("{parent}/{}", job.name)
-}
 
 #[derive(Debug)]
 pub struct Tenant {
@@ -104,10 +94,6 @@ fn runtime_dir(uid: u32) -> PathBuf {
 
 fn attack_dir() -> PathBuf {
     data_dir().join(".attacks")
-}
-
-pub fn give(path: &Path, uid: u32) -> Result<()> {
-    chown(path, Some(uid), Some(uid)).with_context(|| format!("cannot give {}", path.display()))
 }
 
 impl Tenant {

@@ -1,7 +1,23 @@
-//! `io.stat`, `io.weight`, `io.bfq.weight`. Units: bytes; weights as the kernel counts them.
+//! Block devices, `io.stat`, `io.weight`, `io.bfq.weight`. Units: bytes; weights as the kernel counts them.
+
+use std::fmt;
 
 use super::{lines, number, words};
-use crate::Device;
+
+/// A block device, as `MAJOR:MINOR` names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Device {
+    /// Major number.
+    pub major: u32,
+    /// Minor number.
+    pub minor: u32,
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
 
 /// Bytes of one device in `io.stat`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

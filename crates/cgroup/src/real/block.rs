@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use super::budget::Budget;
 use super::cost::CostDirectory;
 use super::directory::{RealDirectory, Shared};
-use crate::fs::{cost_name, cost_path, disk_path};
+use crate::file::{cost_name, cost_path, disk_path};
 use crate::parse::disk;
 use crate::{Buffer, Quirks};
 

@@ -12,7 +12,7 @@ use rustix::fs::{self, Access, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::directory::Shared;
-use crate::fs::{cost_path, directory_id};
+use crate::file::{cost_path, directory_id};
 use crate::parse::lines;
 use crate::{Buffer, Directory, File, Quirks, Watch};
 

@@ -12,7 +12,8 @@ use rustix::fs::{self, Access, AtFlags, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 
 use super::budget::{Budget, Kept};
-use crate::fs::{directory_id, LONGEST_ATTRIBUTE};
+use crate::file::directory_id;
+use crate::fs::LONGEST_ATTRIBUTE;
 use crate::{Buffer, Directory, File, Quirks, Watch, WatchKind};
 
 /// Files up to this number are kept open, those up to `HOT` first.

@@ -34,7 +34,7 @@ pub use own::resident_bytes;
 pub use own_group::OwnGroup;
 pub use processes::{HostMemory, OpenFile, Processes};
 
-use crate::fs::{cost_name, disk_name};
+use crate::file::{cost_name, disk_name};
 use crate::gate::{GateDevice, GateError};
 use crate::{
     CgroupFs, Child, Device, Directory, Error, File, Group, Owner, Process, Quirks, Watch,

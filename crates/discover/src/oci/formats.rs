@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 use serde::Deserialize;
 
@@ -91,6 +92,15 @@ pub struct Record {
     pub pod: Option<PodRecord>,
     /// The version of a manager's record, which changes while the container lives.
     pub(super) stamp: Option<Stamp>,
+}
+
+impl Record {
+    /// The weight that it states.
+    pub(crate) fn stated(&self) -> Option<(Weight, WeightSource)> {
+        let annotation = self.annotation.map(|w| (w, WeightSource::OciAnnotation));
+        let block_io = self.block_io.map(|w| (w, WeightSource::OciBlockIo));
+        annotation.or(block_io)
+    }
 }
 
 /// The pod in a container's record.

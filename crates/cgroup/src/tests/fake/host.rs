@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::directory::{known, normal, FakeDirectory, Journal};
 use super::process::{self, FakeProcess, Life};
 use super::{FakeGate, FakeGroup, Fault};
-use crate::fs::{cost_path, directory_id, disk_name, disk_path};
+use crate::file::{cost_path, directory_id, disk_name, disk_path};
 use crate::gate::{GateDevice, GateError};
 use crate::parse::memory::MemoryEvents;
 use crate::parse::proc::ProcessIo;

@@ -1,16 +1,12 @@
-//! The columns: their heads, cells, sort keys and layout.
+//! The columns: their heads, numbers and layout.
 //!
 //! On a narrow screen columns of low rank are shown first. Nothing is wrapped: columns that do not fit are
-//! left out, and names are cut.
+//! left out.
 
 use justitia_policy::plan::Knob;
 use justitia_report::status::{GroupStatus, VerdictStatus};
-use ratatui::style::Style;
 
-use super::bars;
-use super::format::{self, count, limit, percent, rate, ratio};
-use super::theme::{letter, strong, Theme};
-use super::values::{Key, Row, Values};
+use super::format::{count, limit, percent, rate, ratio};
 
 /// A column on the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +22,7 @@ const GAPS: (usize, usize) = (2, 1);
 const ROOMY: usize = 130;
 /// Cells of the bar of `CACHE`, and of its text.
 const BAR: usize = 8;
-const CACHE_TEXT: usize = 11;
+pub(crate) const CACHE_TEXT: usize = 11;
 /// Longest bar in cells.
 const LONGEST_BAR: usize = 24;
 /// A name may take up to this many cells, or a fifth of the width if that is more, before columns are added.
@@ -34,10 +30,10 @@ const NAME: usize = 16;
 
 /// The content of a column.
 #[derive(Clone, Copy)]
-enum Shown {
+pub(crate) enum Shown {
     /// A text, by which it is sorted.
     Text,
-    /// Something that [`cell`] draws.
+    /// A drawing.
     Drawn,
     /// Its number in words.
     Words(fn(Option<f64>) -> String),
@@ -152,20 +148,16 @@ impl Field {
         self == Field::Share || matches!(self.about().shown, Shown::Words(_))
     }
 
+    /// Its content.
+    pub(crate) fn shown(self) -> Shown {
+        self.about().shown
+    }
+
     /// The next or the previous column in display order.
     pub(crate) fn step(self, forward: bool) -> Field {
         let count = Field::ALL.len();
         let by = if forward { 1 } else { count - 1 };
         Field::ALL[(self as usize + by) % count]
-    }
-
-    /// The sort key of the column.
-    pub(crate) fn key<'a>(self, path: &'a str, values: &'a Values) -> Key<'a> {
-        match self.about().shown {
-            Shown::Text if self == Field::Group => Key::Text(path),
-            Shown::Text => Key::Text(values.source.unwrap_or("")),
-            Shown::Drawn | Shown::Words(_) => Key::Number(values.number(self)),
-        }
     }
 
     /// Its number for a group.
@@ -206,69 +198,6 @@ pub(crate) fn layout(width: usize, longest: usize) -> (Vec<Column>, usize) {
         },
     });
     (columns.collect(), gap)
-}
-
-/// A cell, padded to the column's width. `top_share` is the share at which share bars are full.
-pub(crate) fn cell(row: &Row, column: Column, theme: Theme, top_share: f64) -> (String, Style) {
-    let values = &row.values;
-    let width = column.width;
-    let plain = Style::new();
-    let color = values.color.map_or(plain, |color| theme.color(color));
-    let text = match (column.field, column.field.about().shown) {
-        (Field::Group, _) => name(row, width, theme),
-        (Field::Color, _) => letter(values.color).to_owned(),
-        (Field::Cache, _) => cache(values, width, theme),
-        (Field::Share, _) => share(values),
-        (Field::ShareBar, _) => share_bar(values, width, theme, top_share),
-        (field, Shown::Words(words)) => words(values.number(field)),
-        (_, Shown::Text | Shown::Drawn) => values.source.unwrap_or("-").to_owned(),
-    };
-    let style = match column.field {
-        Field::Color => color.patch(strong()),
-        Field::OfIdeal => color,
-        _ => plain,
-    };
-    let text = format::cut_end(&text, width, theme.ellipsis());
-    (format::pad(&text, width, column.field.right()), style)
-}
-
-/// Cuts a whole path at its front, and a name in the tree, which begins with branch lines, at its end.
-fn name(row: &Row, width: usize, theme: Theme) -> String {
-    if row.label.starts_with('/') {
-        format::cut_front(&row.label, width, theme.ellipsis())
-    } else {
-        format::cut_end(&row.label, width, theme.ellipsis())
-    }
-}
-
-fn cache(values: &Values, width: usize, theme: Theme) -> String {
-    let (file, threshold) = (values.number(Field::Cache), values.threshold);
-    let share = file
-        .zip(threshold)
-        .map(|(file, threshold)| match threshold {
-            // Any page cache is above a threshold of zero.
-            0.0 => (2.0 * file).min(2.0),
-            _ => file / threshold,
-        });
-    let text = format!("{}/{}", format::limit(file), format::limit(threshold));
-    let bar = bars::bar(share, width.saturating_sub(CACHE_TEXT + 1), theme.unicode);
-    format!("{bar} {}", format::pad(&text, CACHE_TEXT, true))
-}
-
-fn share(values: &Values) -> String {
-    let share = values.number(Field::Share);
-    if share.is_none() && values.ideal.is_none() {
-        return "-".into();
-    }
-    let percent = format::percent(share);
-    let share = percent.trim_end_matches('%');
-    format!("{share}/{}", format::percent(values.ideal))
-}
-
-fn share_bar(values: &Values, width: usize, theme: Theme, top: f64) -> String {
-    let of_top = |share: Option<f64>| share.map(|share| share / top.max(f64::MIN_POSITIVE));
-    let (share, ideal) = (of_top(values.number(Field::Share)), of_top(values.ideal));
-    bars::bar_with_mark(share, ideal, width, theme.unicode)
 }
 
 fn whole(value: Option<f64>) -> String {

@@ -26,7 +26,7 @@ impl Sort {
                 order
             }
         };
-        let order = match (self.field.key(a.0, a.1), self.field.key(b.0, b.1)) {
+        let order = match (a.1.key(self.field, a.0), b.1.key(self.field, b.0)) {
             (Key::Number(Some(a)), Key::Number(Some(b))) => turn(b.total_cmp(&a)),
             (Key::Number(Some(_)), _) => Ordering::Less,
             (_, Key::Number(Some(_))) => Ordering::Greater,

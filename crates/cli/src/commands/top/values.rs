@@ -1,12 +1,16 @@
-//! A row of the table, and its numbers.
+//! A row of the table: its numbers and cells. A name that does not fit its cell is cut.
 //!
 //! SHARE and IDEAL are a group's parts of the contending groups' bandwidth and weight, the same groups as for
 //! PV and share error. A group that does not contend has neither.
 
 use justitia_policy::color::Color;
 use justitia_report::status::{source_words, GroupStatus, Report};
+use ratatui::style::Style;
 
-use super::columns::Field;
+use super::bars;
+use super::columns::{Column, Field, Shown, CACHE_TEXT};
+use super::format;
+use super::theme::{letter, strong, Theme};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
@@ -82,6 +86,15 @@ impl Values {
         self.numbers[field as usize]
     }
 
+    /// The sort key of a column; `path` is the group's.
+    pub(crate) fn key<'a>(&'a self, field: Field, path: &'a str) -> Key<'a> {
+        match field.shown() {
+            Shown::Text if field == Field::Group => Key::Text(path),
+            Shown::Text => Key::Text(self.source.unwrap_or("")),
+            Shown::Drawn | Shown::Words(_) => Key::Number(self.number(field)),
+        }
+    }
+
     /// Sets the part of the contenders' bandwidth.
     fn set_share(&mut self, share: Option<f64>) {
         for field in [Field::Share, Field::ShareBar] {
@@ -107,4 +120,67 @@ impl Values {
         }
         sum
     }
+}
+
+/// A cell, padded to the column's width. `top_share` is the share at which share bars are full.
+pub(crate) fn cell(row: &Row, column: Column, theme: Theme, top_share: f64) -> (String, Style) {
+    let values = &row.values;
+    let width = column.width;
+    let plain = Style::new();
+    let color = values.color.map_or(plain, |color| theme.color(color));
+    let text = match (column.field, column.field.shown()) {
+        (Field::Group, _) => name(row, width, theme),
+        (Field::Color, _) => letter(values.color).to_owned(),
+        (Field::Cache, _) => cache(values, width, theme),
+        (Field::Share, _) => share(values),
+        (Field::ShareBar, _) => share_bar(values, width, theme, top_share),
+        (field, Shown::Words(words)) => words(values.number(field)),
+        (_, Shown::Text | Shown::Drawn) => values.source.unwrap_or("-").to_owned(),
+    };
+    let style = match column.field {
+        Field::Color => color.patch(strong()),
+        Field::OfIdeal => color,
+        _ => plain,
+    };
+    let text = format::cut_end(&text, width, theme.ellipsis());
+    (format::pad(&text, width, column.field.right()), style)
+}
+
+/// Cuts a whole path at its front, and a name in the tree, which begins with branch lines, at its end.
+fn name(row: &Row, width: usize, theme: Theme) -> String {
+    if row.label.starts_with('/') {
+        format::cut_front(&row.label, width, theme.ellipsis())
+    } else {
+        format::cut_end(&row.label, width, theme.ellipsis())
+    }
+}
+
+pub(crate) fn cache(values: &Values, width: usize, theme: Theme) -> String {
+    let (file, threshold) = (values.number(Field::Cache), values.threshold);
+    let share = file
+        .zip(threshold)
+        .map(|(file, threshold)| match threshold {
+            // Any page cache is above a threshold of zero.
+            0.0 => (2.0 * file).min(2.0),
+            _ => file / threshold,
+        });
+    let text = format!("{}/{}", format::limit(file), format::limit(threshold));
+    let bar = bars::bar(share, width.saturating_sub(CACHE_TEXT + 1), theme.unicode);
+    format!("{bar} {}", format::pad(&text, CACHE_TEXT, true))
+}
+
+fn share(values: &Values) -> String {
+    let share = values.number(Field::Share);
+    if share.is_none() && values.ideal.is_none() {
+        return "-".into();
+    }
+    let percent = format::percent(share);
+    let share = percent.trim_end_matches('%');
+    format!("{share}/{}", format::percent(values.ideal))
+}
+
+fn share_bar(values: &Values, width: usize, theme: Theme, top: f64) -> String {
+    let of_top = |share: Option<f64>| share.map(|share| share / top.max(f64::MIN_POSITIVE));
+    let (share, ideal) = (of_top(values.number(Field::Share)), of_top(values.ideal));
+    bars::bar_with_mark(share, ideal, width, theme.unicode)
 }

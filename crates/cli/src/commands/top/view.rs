@@ -10,10 +10,10 @@ use ratatui::text::{Line, Span};
 use ratatui::Frame;
 
 use super::app::App;
-use super::columns::{cell, layout, Column, Field};
+use super::columns::{layout, Column, Field};
 use super::rows;
 use super::theme::{faint, letter, selected, strong, Theme};
-use super::values::Row;
+use super::values::{cell, Row};
 use super::{detail, format, help};
 use crate::output::{number, Page};
 

@@ -1,8 +1,10 @@
 //! Tests that columns fit every width, and that every cell fits its column.
 
+use super::super::format;
 use super::super::rows::{list, Sort};
 use super::super::tests::{group, many, report, unknown};
-use super::super::values::values;
+use super::super::theme::Theme;
+use super::super::values::{cache, cell, values, Values};
 use super::*;
 
 const UNICODE: Theme = Theme {
