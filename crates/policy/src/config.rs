@@ -97,7 +97,7 @@ pub(crate) struct Capabilities {
     pub working_sets: bool,
     /// Memory is kept free.
     pub guard: bool,
-    /// The watch measures the cost of decisions. The objective `strict` accepts a cost.
+    /// The watch measures the cost of decisions, unless the objective accepts any cost.
     pub watch: bool,
 }
 
@@ -113,11 +113,10 @@ pub(crate) enum ColorRule {
 impl Capabilities {
     pub(crate) fn of(config: &Config) -> Capabilities {
         let feedback = config.mode == Mode::Proportional;
-        let lends = feedback && config.objective.lends();
         Capabilities {
             weights: config.mode.knows_weights(),
             feedback,
-            lends,
+            lends: feedback && config.objective.lends(),
             colors: match config.mode {
                 Mode::Proportional => Some(ColorRule::Unified),
                 Mode::Memoplight => Some(ColorRule::TableII),
@@ -125,7 +124,7 @@ impl Capabilities {
             },
             working_sets: feedback || config.memoplight.working_set,
             guard: config.mode != Mode::Observe,
-            watch: lends && config.max_loss > 0.0,
+            watch: feedback && config.objective.bounds_cost() && config.max_loss > 0.0,
         }
     }
 }

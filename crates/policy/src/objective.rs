@@ -1,5 +1,5 @@
-//! Objectives: the groups that the feedback orders by their shares of page cache, and lending. A new objective
-//! is a variant of [`Objective`] and touches no other source file.
+//! Objectives: the groups that the feedback orders by their shares of page cache, lending, and whether decisions
+//! may cost traffic. A new objective is a variant of [`Objective`] and touches no other source file.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,14 @@ impl Objective {
         match self {
             Objective::Fair => true,
             // A loan moves shares away from the ratio of weights.
+            Objective::Strict => false,
+        }
+    }
+
+    /// True if decisions that cost too much traffic are withdrawn ([`crate::watch`]).
+    pub(crate) fn bounds_cost(self) -> bool {
+        match self {
+            Objective::Fair => true,
             Objective::Strict => false,
         }
     }

@@ -183,7 +183,7 @@ fn a_wrong_entry_is_refused_with_its_line_its_key_and_what_is_valid() {
         (
             "objective = 'zzz'",
             "1: unknown objective zzz",
-            "use one of: fair, strict",
+            "use one of: ",
         ),
         (
             "mode = 3",

@@ -5,8 +5,8 @@
 //! - It is a *writer* when it writes about as much as it reads, or more. A smaller page share then slows its
 //!   writes down and costs few hits. The feedback moves its limit.
 //! - It *mixes* when it mostly reads, but writes so much that dirty throttling decides its throughput. It is
-//!   limited at its entitlement, which the feedback never cuts. The fair objective never limits a group that
-//!   writes less.
+//!   limited at its entitlement. An objective that orders writers only ([`crate::objective`]) never cuts that, and
+//!   never limits a group that writes less.
 //! - It *claims* when it neither stalls enough to contend nor gets its share, but waits for CPUs. On a busy
 //!   host, groups that write above their share hold the CPUs that it needs. A group that waits for nothing
 //!   has what it wants, however little, and claims nothing: a trickle of high weight slows no group down. A
