@@ -1,6 +1,6 @@
 //! Checks the invariants of `ARCHITECTURE.md` from the source tree.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -125,9 +125,12 @@ fn imported(tree: &str) -> Vec<(String, String)> {
         c == ',' && depth == 0
     });
     let below = parts.map(str::trim).flat_map(imported);
-    below
-        .map(|(path, name)| (format!("{}{path}", before.trim()), name))
-        .collect()
+    let before = before.trim();
+    let join = |(path, name): (String, String)| match path.as_str() {
+        "self" => imported(before.trim_end_matches("::")).remove(0),
+        _ => (format!("{before}{path}"), name),
+    };
+    below.map(join).collect()
 }
 
 /// One module of a crate.
@@ -136,7 +139,7 @@ struct Module {
     /// Its imports: path and name.
     imports: Vec<(String, String)>,
     /// All paths in its code.
-    paths: Vec<String>,
+    paths: BTreeSet<String>,
 }
 
 /// The modules of a crate by path: `share::water` for `src/share/water.rs`, nothing for `lib.rs` and `main.rs`.
@@ -188,9 +191,12 @@ fn absolute(modules: &Modules, module: &str, path: &str) -> Option<String> {
 /// The module that defines the item of a path, behind all re-exports.
 fn definer<'a>(modules: &'a Modules, module: &str, path: &str) -> Option<&'a str> {
     let mut path = absolute(modules, module, path)?;
-    loop {
-        let above =
-            |m: &&String| m.is_empty() || path == **m || path.starts_with(&format!("{m}::"));
+    // Imports that lead in a circle have no definer.
+    for _ in 0..9 {
+        let above = |m: &str| {
+            let below = path.strip_prefix(m);
+            m.is_empty() || below.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+        };
         let (file, found) = modules
             .iter()
             .filter(|(m, _)| above(m))
@@ -203,6 +209,7 @@ fn definer<'a>(modules: &'a Modules, module: &str, path: &str) -> Option<&'a str
             _ => return Some(file),
         }
     }
+    None
 }
 
 /// Which module names an item of which other one.
