@@ -1,9 +1,9 @@
 //! Orders contending groups: gains move the page share, and bandwidth follows.
 //!
 //! - Groups that contend or claim ([`crate::feedback::activity`]) take part: writers, and readers too if the
-//!   objective orders them ([`crate::objective`]). The sum of their entitlements
-//!   is divided among them by weight times gain ([`crate::feedback::controller`]), and `memory.high` limits
-//!   each at its part. A single contender needs no order and gets no limit.
+//!   objective orders them ([`crate::objective`]). The sum of their entitlements is divided among them by weight
+//!   times gain ([`crate::feedback::controller`]), and `memory.high` limits each at its part. A single contender
+//!   needs no order and gets no limit.
 //! - Other groups that mix reads with writes are limited at their entitlement, which the feedback does not
 //!   change. Other readers are not limited. All groups keep their protection.
 //! - Writers that the closed gate of the kernel module orders get no limit ([`crate::gate`]).
