@@ -368,9 +368,9 @@ pub enum Volume {
     Linear,
     /// dm-crypt over one disk, with the null cipher: real ones take the emulated CPU
     Crypt,
-    /// RAID 1 of two disks (dm-raid, with md's code)
+    /// RAID 1 of two disks (md)
     Raid1,
-    /// RAID 5 of three disks (dm-raid, with md's code)
+    /// RAID 5 of three disks (md)
     Raid5,
 }
 

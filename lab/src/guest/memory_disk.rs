@@ -45,37 +45,65 @@ fn make(disk: &MemoryDisk) -> Result<GuestDisk> {
     }
 }
 
-/// The volume over these disks, which hold zeros and so agree.
+/// The volume over these disks.
 fn over(volume: Volume, disks: &[GuestDisk], bytes: u64) -> Result<GuestDisk> {
     for module in modules_of(volume) {
         setup::load_module(module, &[])?;
     }
-    let nodes: Vec<_> = disks.iter().map(|disk| disk.node.display()).collect();
-    // Documentation/admin-guide/device-mapper: `-` is no metadata, 128 a chunk of 64 KiB.
-    let target = match volume {
-        Volume::Linear => format!("linear {} 0", nodes[0]),
-        Volume::Crypt => format!("crypt cipher_null-ecb - 0 {} 0", nodes[0]),
-        Volume::Raid1 => format!("raid raid1 2 0 nosync 2 - {} - {}", nodes[0], nodes[1]),
-        Volume::Raid5 => {
-            let [a, b, c] = [0, 1, 2].map(|at| &nodes[at]);
-            format!("raid raid5_ls 2 128 nosync 3 - {a} - {b} - {c}")
-        }
-    };
-    let table = format!("0 {} {target}", bytes / 512);
-    let mut dmsetup = Command::new("dmsetup");
-    dmsetup.args(["create", "volume", "--noudevsync", "--table", &table]);
-    if volume == Volume::Crypt {
-        // As cryptsetup names it.
-        dmsetup.args(["--uuid", "CRYPT-PLAIN-volume"]);
-    }
-    setup::run(&mut dmsetup)?;
-    let name = "dm-0".to_owned();
+    let name = match volume {
+        // Documentation/admin-guide/device-mapper.
+        Volume::Linear => mapped("linear", None, &disks[0], bytes),
+        // The UUID is as cryptsetup names it.
+        Volume::Crypt => mapped(
+            "crypt cipher_null-ecb - 0",
+            Some("CRYPT-PLAIN-volume"),
+            &disks[0],
+            bytes,
+        ),
+        Volume::Raid1 => array("raid1", &[], disks),
+        // Layout 2 is left-symmetric, mdadm's default.
+        Volume::Raid5 => array("raid5", &[("layout", "2"), ("chunk_size", "65536")], disks),
+    }?;
     Ok(GuestDisk {
         node: Path::new("/dev").join(&name),
         number: files::read(&Path::new("/sys/block").join(&name).join("dev"))?,
         queues: disks.iter().map(|disk| disk.name.clone()).collect(),
         name,
     })
+}
+
+/// Maps a disk by this target of device mapper.
+fn mapped(target: &str, uuid: Option<&str>, disk: &GuestDisk, bytes: u64) -> Result<String> {
+    let table = format!("0 {} {target} {} 0", bytes / 512, disk.node.display());
+    let mut dmsetup = Command::new("dmsetup");
+    dmsetup.args(["create", "volume", "--noudevsync", "--table", &table]);
+    dmsetup.args(uuid.into_iter().flat_map(|uuid| ["--uuid", uuid]));
+    setup::run(&mut dmsetup)?;
+    Ok("dm-0".to_owned())
+}
+
+/// Runs an array of md without metadata, as Documentation/admin-guide/md.rst says. The disks hold zeros and so agree.
+fn array(level: &str, layout: &[(&str, &str)], disks: &[GuestDisk]) -> Result<String> {
+    let name = "md0".to_owned();
+    files::write(Path::new("/sys/module/md_mod/parameters/new_array"), &name)?;
+    let md = Path::new("/sys/block").join(&name).join("md");
+    let write = |attribute: &str, value: &str| files::write(&md.join(attribute), value);
+    write("level", level)?;
+    write("raid_disks", &disks.len().to_string())?;
+    for (attribute, value) in layout {
+        write(attribute, value)?;
+    }
+    write("resync_start", "none")?;
+    let size = files::read(&Path::new("/sys/block").join(&disks[0].name).join("size"))?;
+    let kib = (size.parse::<u64>().context("size of a disk")? / 2).to_string();
+    write("component_size", &kib)?;
+    for (slot, disk) in disks.iter().enumerate() {
+        write("new_dev", &disk.number)?;
+        write(&format!("dev-{}/size", disk.name), &kib)?;
+        write(&format!("dev-{}/slot", disk.name), &slot.to_string())?;
+    }
+    write("array_state", "active")?;
+    Ok(name)
 }
 
 /// Creates one disk with every block allocated: it is filled at memory speed and throttled afterwards.

@@ -26,7 +26,8 @@ pub fn modules_of(volume: Volume) -> &'static [&'static str] {
     match volume {
         Volume::Linear => &["dm_mod"],
         Volume::Crypt => &["crypto_null", "dm_crypt"],
-        Volume::Raid1 | Volume::Raid5 => &["raid1", "raid456", "dm_raid"],
+        Volume::Raid1 => &["raid1"],
+        Volume::Raid5 => &["raid456"],
     }
 }
 
