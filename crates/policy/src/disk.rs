@@ -40,6 +40,8 @@ use crate::snapshot::{BlockDevice, GroupId};
 
 /// A disk that is busy for this part of the time is saturated.
 const SATURATED: f64 = 0.9;
+/// Groups do not contend for a disk that is busy for less than this part of the time.
+const BUSY: f64 = 0.1;
 /// Seconds of saturation before a learned model is used.
 const LEARN_S: f64 = 3.0;
 /// Requests of at least this many bytes show the time per byte.
@@ -327,6 +329,17 @@ pub(crate) fn serve(
 /// Number of disks that io.cost serves, or would if it were not suspended.
 pub(crate) fn served(memos: &BTreeMap<GroupId, DiskMemo>) -> usize {
     memos.values().filter(|memo| memo.held).count()
+}
+
+/// Whether a disk that serves writers by weight, now or once they contend, may be the one for which they contend: it is
+/// busy, or that is not known.
+pub(crate) fn any_may_serve(memos: &BTreeMap<GroupId, DiskMemo>, disks: &[BlockDevice]) -> bool {
+    let rates = |name: &str| {
+        let mut same = disks.iter().filter(|disk| disk.name() == name);
+        same.find_map(|disk| memos.get(&disk.id)?.rates)
+    };
+    let mut disks = disks.iter().map(BlockDevice::name);
+    disks.any(|name| rates(name).is_none_or(|rates| rates.busy >= BUSY))
 }
 
 /// Whether io.cost is on for a disk.

@@ -279,7 +279,8 @@ pub enum Phase {
     InForce,
     /// Out of force for some seconds, to compare the traffic.
     Suspended,
-    /// Out of force for a while, because it cost too much.
+    /// Out of force for a while, because it cost too much, or because no disk serves writers by weight (no comparison
+    /// was made then).
     Withdrawn,
 }
 
@@ -307,6 +308,9 @@ impl fmt::Display for Finding {
             (Phase::Suspended, _) => f.write_str("suspended, to measure the cost")?,
             (Phase::InForce, _) => f.write_str("in force")?,
             (Phase::Idle, _) => f.write_str("no decision now")?,
+        }
+        if self.phase == Phase::Withdrawn && self.comparisons == 0 {
+            f.write_str(", because no disk serves writers by weight")?;
         }
         let Some(loss) = self.loss else {
             return Ok(());

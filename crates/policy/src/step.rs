@@ -112,8 +112,8 @@ pub fn step(
             elapsed_s,
         );
     }
-    let unlimited = watch.lifts(Watched::Limits);
-    let limited = watch::limits(&mut members, unlimited);
+    let serves = gate::orders(gate) || disk::any_may_serve(&state.disks, &snapshot.devices);
+    let (limited, unlimited) = watch.limits(&mut members, serves || !may.watch);
     let bfq = disk::any_is_left_to_bfq(&snapshot.devices);
     let steered = watch::gains(&members, bfq || disk::served(&state.disks) > 0);
     caps::limit(&mut members, may.colors);

@@ -1,6 +1,8 @@
 //! Builders for the tests of this crate.
 
-use crate::snapshot::{Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic};
+use crate::snapshot::{
+    BlockDevice, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic,
+};
 use crate::units::{Bytes, Limit, Weight};
 
 /// A host with this much memory, all of it page cache.
@@ -30,6 +32,11 @@ pub(crate) fn snapshot(total_mib: u64, groups: Vec<Group>) -> Snapshot {
         groups,
         ..Snapshot::default()
     }
+}
+
+/// A disk with BFQ, which is set up already.
+pub(crate) fn disk() -> BlockDevice {
+    BlockDevice::new(GroupId(6 | 1 << 63), "block:vda")
 }
 
 /// A readable, idle group of weight 100 with every knob at its default.

@@ -18,7 +18,9 @@
 //!   whose groups come and go (groups that a tenant makes do not count);
 //! - *no tenant decides alone*: a kind is withdrawn only if it costs too much with each tenant left out;
 //! - *rare*: after a comparison without suspicion the next one comes later, up to [`RAREST_S`];
-//! - *a loss comes to light*: a suspicion brings the next comparison forward.
+//! - *a loss comes to light*: a suspicion brings the next comparison forward;
+//! - *in doubt, out of force*: where no disk serves writers by weight, limits begin withdrawn. They then cost
+//!   throughput and hardly move the shares (docs/results/fileserver.md, *Volumes*).
 //!
 //! Lending is left out. Lent memory must be read again, so a suspension of some seconds would cost more than it
 //! could tell; [`crate::share::lend`] accounts for that cost itself. BFQ's `low_latency` is left out because only
@@ -271,6 +273,19 @@ fn part_lost(ln_loss: f64) -> f64 {
 }
 
 impl Trial {
+    fn first() -> Trial {
+        Trial {
+            due_s: FIRST_S,
+            wait_s: USUAL_S,
+            ..Trial::default()
+        }
+    }
+
+    /// Withdrawn before it was compared.
+    fn is_doubt(&self) -> bool {
+        self.withdrawn_s > 0.0 && self.comparisons == 0
+    }
+
     /// Mean and interval of the loss. `None`: fewer than two comparisons have no interval.
     fn loss(&self) -> Option<Loss> {
         let count = self.pairs.len();
@@ -302,9 +317,7 @@ impl Trial {
             self.withdrawals = 0;
         }
         if enough.is_some_and(|loss| loss.least > max_loss) {
-            let longer = f64::from(1 << self.withdrawals.min(8));
-            self.withdrawn_s = (WITHDRAWN_S.0 * longer).min(WITHDRAWN_S.1);
-            self.withdrawals += 1;
+            self.withdraw();
             return;
         }
         if part_lost(ln_loss) > SUSPECT * max_loss {
@@ -315,6 +328,12 @@ impl Trial {
         self.suspected = false;
         self.due_s = self.wait_s;
         self.wait_s = (self.wait_s * longer).min(RAREST_S);
+    }
+
+    fn withdraw(&mut self) {
+        let longer = f64::from(1 << self.withdrawals.min(8));
+        self.withdrawn_s = (WITHDRAWN_S.0 * longer).min(WITHDRAWN_S.1);
+        self.withdrawals += 1;
     }
 
     fn suspect(&mut self) {
@@ -408,12 +427,38 @@ impl Watch {
             trial.in_force = false;
         }
         for &decision in decided {
-            let first = || Trial {
-                due_s: FIRST_S,
-                wait_s: USUAL_S,
-                ..Trial::default()
-            };
-            self.trials.entry(decision).or_insert_with(first).in_force = true;
+            let trial = self.trials.entry(decision).or_insert_with(Trial::first);
+            trial.in_force = true;
+        }
+    }
+
+    /// Lifts limits by weight while they are suspended or withdrawn. `served`: a disk, or the gate, serves writers by
+    /// weight. Otherwise limits that are not compared yet are withdrawn. Returns whether a group is limited, and whether
+    /// such limits are lifted.
+    pub(crate) fn limits(&mut self, members: &mut [Member], served: bool) -> (bool, bool) {
+        let limited = members.iter().any(is_limited);
+        if limited {
+            self.doubt_limits(served);
+        }
+        let lifted = self.lifts(Watched::Limits);
+        if lifted {
+            for member in members.iter_mut().filter(|member| is_limited(member)) {
+                member.decision.high = Some((Limit::Max, Reason::Suspended));
+            }
+        }
+        (limited, lifted)
+    }
+
+    fn doubt_limits(&mut self, served: bool) {
+        let limits = Watched::Limits;
+        if served {
+            self.trials
+                .retain(|&kind, trial| kind != limits || !trial.is_doubt());
+            return;
+        }
+        let trial = self.trials.entry(limits).or_insert_with(Trial::first);
+        if trial.due_s > 0.0 && trial.comparisons == 0 && trial.withdrawals == 0 {
+            trial.withdraw();
         }
     }
 
@@ -438,18 +483,8 @@ impl Watch {
     }
 }
 
-/// Whether a group is limited by weight. `lifted`: removes these limits.
-pub(crate) fn limits(members: &mut [Member], lifted: bool) -> bool {
-    let mut limited = false;
-    for member in members.iter_mut().filter(|member| member.leaf) {
-        if let Some((Limit::Bytes(_), _)) = member.decision.high {
-            limited = true;
-            if lifted {
-                member.decision.high = Some((Limit::Max, Reason::Suspended));
-            }
-        }
-    }
-    limited
+fn is_limited(member: &Member) -> bool {
+    member.leaf && matches!(member.decision.high, Some((Limit::Bytes(_), _)))
 }
 
 /// Whether gains move block weights. `serves`: some disk serves by block weight.

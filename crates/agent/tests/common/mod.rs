@@ -42,11 +42,12 @@ pub fn full() -> Host {
     }
 }
 
-/// A full host with these groups. `/app/light` and `/app/heavy` (pids 100 and 101) hold much and have written
+/// A full host with these groups and a disk with BFQ. `/app/light` and `/app/heavy` (pids 100 and 101) hold much and have written
 /// a good deal of it. The test decides what they do.
 pub fn contended_host(names: &[&str]) -> Arc<FakeFs> {
     let fake = host(names);
     fake.set_host(full());
+    fake.add_disk("sda", false);
     for (pid, name) in (100..).zip(["light", "heavy"]) {
         let path = format!("/app/{name}");
         fake.spawn(pid, &path);

@@ -16,12 +16,13 @@ use crate::Color;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Four stalling writers of weights 100, 200, 400, 800 under `/app`, equal bandwidth.
+/// Four stalling writers of weights 100, 200, 400, 800 under `/app`, equal bandwidth, on a disk with BFQ.
 fn contended() -> Snapshot {
     let mut app = group(1, None, "/app");
     app.weight = None;
     app.memory.current = Some(Bytes::mib(600));
     let mut snapshot = testing::snapshot(750, vec![app]);
+    snapshot.devices = vec![testing::disk()];
     for (i, weight) in [100, 200, 400, 800].into_iter().enumerate() {
         let mut g = group(i as u64 + 2, Some(1), &format!("/app/c{i}"));
         g.weight = Some(Weight::new(weight).unwrap());

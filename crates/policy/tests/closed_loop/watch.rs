@@ -100,6 +100,41 @@ fn limits_that_cost_nothing_stay_and_are_suspended_less_and_less() {
 }
 
 #[test]
+fn where_no_disk_serves_by_weight_limits_begin_withdrawn_and_stay_so_while_they_cost() {
+    for cost in [0.08, 0.0] {
+        let mut rig = Rig::with(Config::default(), &EIGHT, FILESERVER);
+        rig.host.disk = None;
+        rig.host.limits_cost(cost);
+        for second in 0..290 {
+            rig.period();
+            assert!(!light_is_limited(&rig), "{second}");
+        }
+        assert!(
+            until(&mut rig, Phase::InForce, 60).is_some(),
+            "they get a chance"
+        );
+        let again = until(&mut rig, Phase::Withdrawn, 600);
+        assert_eq!(again.is_some(), cost > 0.0, "{:?}", limits(&rig));
+    }
+}
+
+#[test]
+fn a_disk_that_serves_by_weight_again_ends_the_doubt() {
+    let mut rig = Rig::with(Config::default(), &EIGHT, FILESERVER);
+    rig.run(30);
+    assert_eq!(phase(&rig), Some(Phase::InForce));
+    let disk = rig.host.disk.take();
+    rig.run(1);
+    assert_eq!(phase(&rig), Some(Phase::Withdrawn));
+    let said = limits(&rig).map(|finding| finding.to_string());
+    assert!(said.is_some_and(|said| said.ends_with("because no disk serves writers by weight")));
+    rig.host.disk = disk;
+    rig.run(20);
+    assert_eq!(phase(&rig), Some(Phase::InForce));
+    assert!(light_is_limited(&rig));
+}
+
+#[test]
 fn with_max_loss_off_or_objective_strict_nothing_is_suspended() {
     use justitia_policy::config::Objective;
     let off = Config {

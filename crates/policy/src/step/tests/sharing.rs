@@ -84,6 +84,7 @@ fn files_that_need_no_shift_leave_the_plan_as_it_is() {
 fn a_limited_writer_has_room_for_what_it_holds_for_others() {
     let limit = |held_for_others: u64| {
         let mut snapshot = holding(&[(100, 250), (400, 250), (800, 50)], 600);
+        snapshot.devices.push(testing::disk());
         if held_for_others > 0 {
             snapshot.shared = Some(vec![shared(&[1, 3], 1, held_for_others)]);
         }

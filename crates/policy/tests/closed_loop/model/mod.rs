@@ -18,8 +18,8 @@ use std::time::Duration;
 use justitia_policy::color::{Channel, Color, Declared, Standing};
 use justitia_policy::plan::{Knob, Plan, Value};
 use justitia_policy::snapshot::{
-    Ages, CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic,
-    WeightSource,
+    Ages, BlockDevice, CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot,
+    Traffic, WeightSource,
 };
 use justitia_policy::units::{Bytes, Limit, Weight};
 use justitia_policy::worth::{Curve, Point};
@@ -95,6 +95,8 @@ pub(crate) struct PageCacheHost {
     /// The part of the disk's speed that each group costs that its limit holds up.
     limit_costs: f64,
     budget: f64,
+    /// The disk as the policy sees it. `None`: none serves writers by weight.
+    pub(crate) disk: Option<BlockDevice>,
     cells: Vec<Cell>,
     pub(crate) seed: u64,
     next_id: u64,
@@ -108,6 +110,7 @@ impl PageCacheHost {
             disk_chunks_per_tick: disk_bytes_per_s as f64 * TICK_US as f64 / 1e6 / CHUNK as f64,
             limit_costs: 0.0,
             budget: 0.0,
+            disk: Some(BlockDevice::new(GroupId(1 << 63), "block:vda")),
             cells: Vec::new(),
             seed: 7,
             next_id: ROOT + 1,
@@ -444,6 +447,7 @@ impl PageCacheHost {
             host,
             groups: self.cells.iter().map(Cell::seen).collect(),
             shared: Some(self.shared()),
+            devices: Vec::from_iter(self.disk.clone()),
             ..Snapshot::default()
         }
     }
