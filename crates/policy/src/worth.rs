@@ -7,8 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::Bytes;
 
-/// Hit ratios that differ by less count as equal.
-pub const SLACK: f64 = 0.01;
+/// Misses that differ by less than this part count as equal. Hits are compared by their misses, because a reader waits
+/// for those: with 2 % misses instead of 1 it is half as fast.
+pub const SLACK: f64 = 0.03;
+/// A curve that ends with fewer misses cannot rise further.
+const ALL_HITS: f64 = 0.999;
+/// A hull that lies above the curve by less is no cliff.
+const CLIFF: f64 = 0.01;
 /// A curve that rises above the line to its last point by less than this has no knee.
 const BENDS: f64 = 0.05;
 
@@ -95,7 +100,7 @@ impl Curve {
 
     /// True if the curve covers this size, or ends at a hit ratio that cannot rise further.
     pub fn tells(&self, cache: Bytes) -> bool {
-        cache <= self.known() || self.at_least(cache) >= 1.0 - SLACK
+        cache <= self.known() || self.at_least(cache) >= ALL_HITS
     }
 
     /// The smallest size with this hit ratio; [`Curve::known`] if no size has it.
@@ -114,9 +119,12 @@ impl Curve {
         low.0 + (high.0 - low.0).scale((hit_ratio - low.1) / (high.1 - low.1))
     }
 
-    /// The smallest size whose hit ratio is that of `cache` less [`SLACK`]; at most `cache`.
-    pub fn need(&self, cache: Bytes) -> Bytes {
-        self.size_for(self.at_least(cache) - SLACK).min(cache)
+    /// The smallest size whose misses are those of `cache` and [`SLACK`] more; at most `cache`. `missed`: the part of the
+    /// reads that missed of late. If that is less than the curve says of any size, the curve does not tell the last
+    /// misses apart, and the need is `cache`.
+    pub fn need(&self, cache: Bytes, missed: Option<f64>) -> Bytes {
+        let misses = (1.0 - self.at_least(cache)).min(missed.unwrap_or(1.0));
+        self.size_for(1.0 - misses * (1.0 + SLACK)).min(cache)
     }
 
     /// Bytes per second that hit with this much page cache.
@@ -171,7 +179,7 @@ impl Curve {
             Stretch {
                 bytes: Bytes::from_f64(points[b].0 - points[a].0),
                 hits: points[b].1 - points[a].1,
-                whole: (a + 1..b).any(|i| below(i) > SLACK),
+                whole: (a + 1..b).any(|i| below(i) > CLIFF),
             }
         };
         let stretches = corners.windows(2).map(stretch);
@@ -212,23 +220,35 @@ mod tests {
     #[test]
     fn a_need_hits_as_often_and_is_never_more() {
         let scan = curve(&[(10, 0.02), (900, 0.02), (1000, 1.0)]).unwrap();
-        assert_eq!(scan.need(Bytes::mib(500)), Bytes::mib(5));
-        assert_eq!(
-            scan.need(Bytes::mib(2000)),
-            Bytes::mib(900) + Bytes::mib(100).scale(0.97 / 0.98)
-        );
+        assert_eq!(scan.need(Bytes::mib(500), None), Bytes::ZERO);
+        assert_eq!(scan.need(Bytes::mib(2000), None), Bytes::mib(1000));
         for mib in 1..1100 {
             let held = Bytes::mib(mib);
-            let need = scan.need(held);
-            assert!(need <= held && scan.at_least(need) > scan.at_least(held) - SLACK - 1e-6);
+            let need = scan.need(held, None);
+            let misses = |size| 1.0 - scan.at_least(size);
+            assert!(need <= held && misses(need) <= misses(held) * (1.0 + SLACK) + 1e-6);
         }
+    }
+
+    #[test]
+    fn the_last_percent_of_hits_is_a_need() {
+        let skewed = curve(&[(100, 0.9), (200, 0.97), (250, 0.985), (300, 1.0)]).unwrap();
+        assert_eq!(skewed.need(Bytes::mib(320), None), Bytes::mib(300));
+        let need = skewed.need(Bytes::mib(250), None);
+        assert!(need > Bytes::mib(248) && need < Bytes::mib(250), "{need}");
+        let sampled = curve(&[(100, 0.9), (200, 0.98), (2000, 0.98)]).unwrap();
+        let need = |missed| sampled.need(Bytes::mib(300), missed);
+        assert!(need(None) < Bytes::mib(200) && need(Some(0.02)) < Bytes::mib(200));
+        assert_eq!(need(Some(0.007)), Bytes::mib(300), "it hits more than that");
+        assert!(need(Some(0.5)) < Bytes::mib(200));
     }
 
     #[test]
     fn sizes_beyond_a_curve_are_known_only_if_it_ends_at_all_hits() {
         let part = curve(&[(100, 0.5)]).unwrap();
         assert!(part.tells(Bytes::mib(100)) && !part.tells(Bytes::mib(101)));
-        assert!(curve(&[(100, 0.995)]).unwrap().tells(Bytes::mib(4000)));
+        assert!(!curve(&[(100, 0.995)]).unwrap().tells(Bytes::mib(4000)));
+        assert!(curve(&[(100, 1.0)]).unwrap().tells(Bytes::mib(4000)));
         assert_eq!(part.hit_ratio(part.known()), Some(0.5));
         assert!(part.at_least(Bytes::mib(300)) >= 0.5);
     }

@@ -52,6 +52,7 @@ pub(crate) struct Activity {
     cpu_stalled: Option<f64>,
     written_per_s: Option<f64>,
     read_per_s: Option<f64>,
+    missed_per_s: Option<f64>,
     of_share: Option<f64>,
     claim: Claim,
     contending: bool,
@@ -117,6 +118,7 @@ impl Activity {
             cpu_stalled: smooth(self.cpu_stalled, rates.cpu_stalled, elapsed_s),
             written_per_s,
             read_per_s,
+            missed_per_s: smooth(self.missed_per_s, rates.missed_per_s, elapsed_s),
             contending,
             mix: self.mix.after(writes),
             idle,
@@ -163,6 +165,12 @@ impl Activity {
     /// It mostly reads, but writes so much that dirty throttling decides its throughput.
     pub(crate) fn mixes(&self) -> bool {
         self.mix == Mix::Mixes
+    }
+
+    /// The part of the bytes it read that was not in the page cache, 0 to 1, averaged; `None`: unknown.
+    pub(crate) fn missed_part(&self) -> Option<f64> {
+        let read = self.read_per_s.filter(|&read| read > IDLE_BYTES_PER_S)?;
+        Some((self.missed_per_s? / read).min(1.0))
     }
 
     /// It moved next to nothing in the last period.

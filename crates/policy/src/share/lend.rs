@@ -4,9 +4,10 @@
 //! it needs to hit as often, and the rest is lent to groups whose curves rise.
 //!
 //! 1. A *reader* has a curve that covers its plain share, the division by weight among all. It needs the
-//!    smallest size with the hit ratio of that share, plus room for readahead, dirty and mapped pages. All
-//!    other groups keep the entitlement without lending: groups without such a curve, and groups that write,
-//!    because dirty limits follow the page share.
+//!    smallest size with the misses of that share, plus room for readahead, dirty and mapped pages. If it
+//!    misses less of late than its curve says, it needs its share. All other groups keep the entitlement
+//!    without lending: groups without such a curve, and groups that write, because dirty limits follow the
+//!    page share.
 //! 2. The rest is *lent*. Each reader first takes what it can use of its part by weight. A group that reads
 //!    in order to look needy therefore gains nothing more where others have a use too. The remainder goes by
 //!    weight x additional hits in bytes per second, per byte, over the convex hull of each curve: a cliff is
@@ -72,11 +73,12 @@ impl<'a> Reader<'a> {
             return None;
         }
         let mapped = member.group.memory.file_mapped.unwrap_or_default();
-        let enough = curve.need(fair);
+        let missed = memo.activity.missed_part();
+        let enough = curve.need(fair, missed);
         let enough = (enough + room(enough) + mapped).min(fair);
         let before = memo.lent.map_or(fair, |lent| lent.need);
         let need = enough.max(before - down).min(fair);
-        let useful = curve.need(curve.known());
+        let useful = curve.need(curve.known(), missed);
         let most = memo.demand.map_or(useful, |demand| demand.min(useful));
         Some(Reader {
             member: i,
