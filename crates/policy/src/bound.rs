@@ -8,10 +8,12 @@
 //!
 //! - A *tenant* is a directory that root delegated, with all below it. It is bounded at all times, because
 //!   groups and limits below it are its own to make.
-//! - Another group is bounded while some other group *lacks* memory, or did a moment ago. A group lacks
-//!   memory if memory is short and the group contends, refaults what reclaim took, and holds no more than its
-//!   share. A group that streams through memory lacks nothing. The bound leaves a group the page cache that
-//!   it is entitled to, and what it holds of other groups' files ([`crate::share::ownership`]).
+//! - Another group is bounded while some other group *lacks* memory, or did a moment ago, and it could grow
+//!   past its bound in the next step: a bound far above what it holds would only lower its dirty limit
+//!   (`mm/page-writeback.c`, `mdtc_calc_avail`). A group lacks memory if memory is short and the group contends,
+//!   refaults what reclaim took, and holds no more than its share. A group that streams through memory lacks
+//!   nothing. The bound leaves a group the page cache that it is entitled to, and what it holds of other
+//!   groups' files ([`crate::share::ownership`]).
 //!
 //! The share comes from [`crate::share::water`] over demands. It includes all memory that no group demands,
 //! and is at least the proportion of the group's weight. While the watch ([`crate::watch`]) has suspended the
@@ -134,7 +136,9 @@ pub(crate) fn limit(
         if !holder.tenant {
             most = most + member.decision.shift.for_others;
         }
-        if share < total && (holder.tenant || others > 0) {
+        let held = member.group.memory.current;
+        let near = held.is_none_or(|held| demand::growing(held) > most);
+        if share < total && (holder.tenant || (others > 0 && near)) {
             bound(member, host, most);
         }
     }

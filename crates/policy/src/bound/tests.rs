@@ -235,7 +235,7 @@ fn while_limits_are_withdrawn_a_tenants_bound_stays_and_another_groups_is_at_lea
         tenants.groups[TENANT].weight = Some(Weight::new(10).unwrap());
         tenants.host.swap = Some(Bytes::mib(500));
         settled_from(state, &mut tenants, 1000);
-        (high(&tenants, TENANT), payer(state, 0))
+        (high(&tenants, TENANT), payer(state, 200, 0))
     };
     let (tenant, light) = bounds(&State::default());
     let (tenant_without, light_without) = bounds(&withdrawn());
@@ -248,9 +248,15 @@ fn while_limits_are_withdrawn_a_tenants_bound_stays_and_another_groups_is_at_lea
     );
 }
 
-/// The limit of a light group while a third group lacks memory. The light group holds 100 MiB of page cache
+#[test]
+fn a_bound_that_a_group_cannot_reach_in_a_step_is_not_written() {
+    let far = |own_mib| payer(&withdrawn(), own_mib, 0) == Limit::Max;
+    assert_eq!([100, 200].map(far), [true, false]);
+}
+
+/// The limit of a light group while a third group lacks memory. The light group holds `own_mib` of page cache
 /// of its own and `for_others_mib` of a file that the group beside it uses.
-fn payer(state: &State, for_others_mib: u64) -> Limit {
+fn payer(state: &State, own_mib: u64, for_others_mib: u64) -> Limit {
     let mut snapshot = beside(400);
     snapshot.groups.truncate(TENANT);
     let mut payer = group(2, None, "/payer");
@@ -260,7 +266,7 @@ fn payer(state: &State, for_others_mib: u64) -> Limit {
     snapshot.groups.push(group(4, None, "/app"));
     hold(&mut snapshot, MADE, 0, 10);
     hold(&mut snapshot, HONEST, 0, 300);
-    hold(&mut snapshot, TENANT, 0, 100 + for_others_mib);
+    hold(&mut snapshot, TENANT, 0, own_mib + for_others_mib);
     snapshot.host.free = Some(Bytes::ZERO);
     snapshot.shared = Some(vec![SharedFile {
         users: vec![GroupId(2), GroupId(3)],
@@ -272,7 +278,8 @@ fn payer(state: &State, for_others_mib: u64) -> Limit {
 
 #[test]
 fn a_bound_leaves_room_for_what_is_held_for_others() {
-    let [with, without] = [300, 0].map(|for_others| payer(&State::default(), for_others).bytes());
+    let [with, without] =
+        [300, 0].map(|for_others| payer(&State::default(), 100, for_others).bytes());
     let (with, without) = (with.expect("a bound"), without.expect("a bound"));
     assert!(with >= without + Bytes::mib(250), "{with} {without}");
 }
