@@ -19,8 +19,8 @@
 //! - *no tenant decides alone*: a kind is withdrawn only if it costs too much with each tenant left out;
 //! - *rare*: after a comparison without suspicion the next one comes later, up to [`RAREST_S`];
 //! - *a loss comes to light*: a suspicion brings the next comparison forward;
-//! - *in doubt, out of force*: where no disk serves writers by weight, limits begin withdrawn. They then cost
-//!   throughput and hardly move the shares (docs/results/fileserver.md, *Volumes*).
+//! - *in doubt, out of force*: where no disk serves writers by weight, limits begin withdrawn. They cost an
+//!   eighth of the throughput there, and more (docs/results/fileserver.md, *Volumes*).
 //!
 //! Lending is left out. Lent memory must be read again, so a suspension of some seconds would cost more than it
 //! could tell; [`crate::share::lend`] accounts for that cost itself. BFQ's `low_latency` is left out because only
