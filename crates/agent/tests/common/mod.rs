@@ -42,8 +42,8 @@ pub fn full() -> Host {
     }
 }
 
-/// A full host with these groups and a disk with BFQ. `/app/light` and `/app/heavy` (pids 100 and 101) hold much and have written
-/// a good deal of it. The test decides what they do.
+/// A full host with these groups and a disk with BFQ. `/app/light` and `/app/heavy` (pids 100 and 101) hold
+/// much and have written a good deal of it. The test decides what they do.
 pub fn contended_host(names: &[&str]) -> Arc<FakeFs> {
     let fake = host(names);
     fake.set_host(full());

@@ -239,6 +239,20 @@ fn a_disk_is_left_to_bfq_while_io_cost_is_off_for_it() {
 }
 
 #[test]
+fn an_idle_disk_is_not_the_one_for_which_groups_contend() {
+    let mut bench = Bench::new();
+    let may_serve = |bench: &Bench, disks: &[BlockDevice]| any_may_serve(&bench.memos, disks);
+    assert!(!may_serve(&bench, &[]), "no disk");
+    assert!(may_serve(&bench, &[bench.disk.clone()]), "not known yet");
+    bench.pass(9, 4, 4096, 10);
+    assert!(!may_serve(&bench, &[bench.disk.clone()]));
+    assert!(!may_serve(&bench, &[bfq(), bench.disk.clone()]));
+    bench.pass(9, 320, 131_072, 1000);
+    assert!(may_serve(&bench, &[bfq(), bench.disk.clone()]));
+    assert!(may_serve(&bench, &[bfq()]), "rotational, without counters");
+}
+
+#[test]
 fn beside_bfq_it_is_switched_on_for_writers_and_stays_for_readers() {
     let mut bench = Bench::new();
     (bench.bfq, bench.contention) = (Some(bfq()), Contention::Readers);

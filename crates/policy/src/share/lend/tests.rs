@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::decision::Memo;
+use crate::rates::Rates;
 use crate::snapshot::Group;
 use crate::testing::{self, group};
 use crate::units::Weight;
@@ -46,6 +47,8 @@ fn reader(id: u64, weight: u32, worth: Option<Curve>) -> Group {
 #[derive(Default)]
 struct Lab {
     memos: Vec<Option<Lent>>,
+    /// The part of each group's reads that missed of late. Empty: unknown.
+    missed: Vec<f64>,
     settles_s: f64,
     /// Seconds since the last step; at least one.
     elapsed_s: f64,
@@ -60,6 +63,13 @@ impl Lab {
         for (i, member) in members.iter_mut().enumerate() {
             member.memo.demand = demand(i);
             member.memo.lent = self.memos[i];
+            let rates = Rates {
+                read_per_s: Some(1e8),
+                missed_per_s: self.missed.get(i).map(|part| part * 1e8),
+                ..Rates::default()
+            };
+            let activity = &mut member.memo.activity;
+            *activity = activity.after(&rates, 0.1, 1.0);
         }
         let today = divide(TOTAL, &members, |m| m.memo.demand);
         let lent = lend(
@@ -225,6 +235,22 @@ fn free_memory_that_comes_and_goes_moves_nothing_else() {
         });
         assert!(high - low <= 40, "group {i} between {low} and {high} MiB");
     }
+}
+
+#[test]
+fn a_reader_that_misses_less_than_its_curve_says_keeps_its_share() {
+    let flat = curve(&[(200, 0.98), (2000, 0.98)], 1e8);
+    let groups = [reader(1, 100, flat), reader(2, 100, random(2000, 1e8))];
+    let share = |missed: f64| {
+        let mut lab = Lab {
+            missed: vec![missed, 0.5],
+            ..Lab::default()
+        };
+        lab.seconds(40, &groups)[0]
+    };
+    let half = TOTAL.scale(0.5);
+    assert!(share(0.02) < half.scale(0.6), "{}", share(0.02));
+    assert_eq!(share(0.007), half);
 }
 
 /// Curves of any shape, built from the bytes and hits that each step adds.
