@@ -110,8 +110,7 @@ gatectl set $cg/w100:100 2>&1 | sed 's/^/read-only: /'
 hold
 gatectl hold 2>&1 | sed 's/^/second holder: /'
 # Dirty pages from nothing to the setpoint are nobody's to wait for.
-load 5; rates settling
-load 16; rates stride
+WARM_UP=5 load 16; rates stride
 echo "stride: $(gatectl status | tr '\n' ' ')"
 let_go
 echo "let go: $(gatectl status | head -n1)"
