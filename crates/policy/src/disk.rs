@@ -42,6 +42,9 @@ use crate::snapshot::{BlockDevice, GroupId};
 const SATURATED: f64 = 0.9;
 /// Groups do not contend for a disk that is busy for less than this part of the time.
 const BUSY: f64 = 0.1;
+/// Seconds of contention after which a disk that is not busy is not the one for which groups contend. Shorter times
+/// occur on slow disks, and while an agent starts.
+const IDLE_S: f64 = 10.0;
 /// Seconds of saturation before a learned model is used.
 const LEARN_S: f64 = 3.0;
 /// Requests of at least this many bytes show the time per byte.
@@ -82,6 +85,8 @@ const LATENCY_US: (f64, f64) = (200.0, 200_000.0);
 pub(crate) struct DiskMemo {
     counters: Option<DiskCounters>,
     rates: Option<DiskRates>,
+    /// Seconds of contention since it was last busy.
+    idle_s: f64,
     /// Seconds in which it was saturated.
     saturated_s: f64,
     read: Capacity,
@@ -175,10 +180,16 @@ impl DiskMemo {
         let new = both.and_then(|(then, now)| DiskRates::between(then, now, elapsed_s));
         let Some(new) = new else {
             memo.rates = None;
+            memo.idle_s = 0.0;
             return memo;
         };
         let rates = self.rates.map_or(new, |old| old.smoothed(new, elapsed_s));
         memo.rates = Some(rates);
+        if rates.busy >= BUSY {
+            memo.idle_s = 0.0;
+        } else if contended {
+            memo.idle_s += elapsed_s;
+        }
         // io.cost may keep the disk idle, so this does not ask whether the disk is saturated.
         let slower = contended && disk.vrate.is_some_and(|vrate| vrate < 9500);
         memo.slowed_s = if memo.held && slower && memo.used(rates) < SLOWED {
@@ -331,15 +342,18 @@ pub(crate) fn served(memos: &BTreeMap<GroupId, DiskMemo>) -> usize {
     memos.values().filter(|memo| memo.held).count()
 }
 
-/// Whether a disk that serves writers by weight, now or once they contend, may be the one for which they contend: it is
-/// busy, or that is not known.
+/// Whether a disk that serves writers by weight, now or once they contend, may be the one for which they contend: it
+/// has been busy, or that is not known.
 pub(crate) fn any_may_serve(memos: &BTreeMap<GroupId, DiskMemo>, disks: &[BlockDevice]) -> bool {
-    let rates = |name: &str| {
+    let is_idle = |name: &str| {
         let mut same = disks.iter().filter(|disk| disk.name() == name);
-        same.find_map(|disk| memos.get(&disk.id)?.rates)
+        same.any(|disk| {
+            memos
+                .get(&disk.id)
+                .is_some_and(|memo| memo.idle_s >= IDLE_S)
+        })
     };
-    let mut disks = disks.iter().map(BlockDevice::name);
-    disks.any(|name| rates(name).is_none_or(|rates| rates.busy >= BUSY))
+    disks.iter().any(|disk| !is_idle(disk.name()))
 }
 
 /// Whether io.cost is on for a disk.

@@ -244,11 +244,19 @@ fn an_idle_disk_is_not_the_one_for_which_groups_contend() {
     let may_serve = |bench: &Bench, disks: &[BlockDevice]| any_may_serve(&bench.memos, disks);
     assert!(!may_serve(&bench, &[]), "no disk");
     assert!(may_serve(&bench, &[bench.disk.clone()]), "not known yet");
-    bench.pass(9, 4, 4096, 10);
+    bench.pass(10, 4, 4096, 10);
+    assert!(may_serve(&bench, &[bench.disk.clone()]), "a pause");
+    bench.pass(1, 4, 4096, 10);
     assert!(!may_serve(&bench, &[bench.disk.clone()]));
     assert!(!may_serve(&bench, &[bfq(), bench.disk.clone()]));
-    bench.pass(9, 320, 131_072, 1000);
+    bench.pass(1, 320, 131_072, 1000);
     assert!(may_serve(&bench, &[bfq(), bench.disk.clone()]));
+    bench.contention = Contention::None;
+    bench.pass(60, 4, 4096, 10);
+    assert!(
+        may_serve(&bench, &[bench.disk.clone()]),
+        "nobody contended for it"
+    );
     assert!(may_serve(&bench, &[bfq()]), "rotational, without counters");
 }
 
