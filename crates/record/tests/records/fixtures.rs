@@ -1,15 +1,13 @@
 //! Records stay readable. A fixture is never rewritten: a new format gets a new file.
 
-mod simulated;
-
 use std::path::{Path, PathBuf};
 
+use crate::simulated::{session, ticks, Run};
 use justitia_policy::config::Mode;
 use justitia_policy::plan::{Knob, Reason};
 use justitia_policy::units::{Bytes, Limit, Weight};
 use justitia_policy::Config;
 use justitia_record::{Existing, Item, Options, Reader, Replayer, Source, Writer};
-use simulated::{session, ticks, Run};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

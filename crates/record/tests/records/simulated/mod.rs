@@ -1,7 +1,11 @@
 //! Ticks of a simulated host: the policy steers the page cache of its own closed-loop tests.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the tests use a part of the model"
+)]
 
-#[path = "../../../policy/tests/closed_loop/model/mod.rs"]
+#[path = "../../../../policy/tests/closed_loop/model/mod.rs"]
 mod model;
 
 use std::time::Duration;

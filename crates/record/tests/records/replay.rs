@@ -1,12 +1,10 @@
 //! A replay reproduces the recorded plans, or says where it does not.
 
-mod simulated;
-
+use crate::simulated::{frames, items, Run};
 use justitia_policy::config::{Config, Mode, Objective};
 use justitia_policy::snapshot::Group;
 use justitia_policy::units::{Bytes, Weight};
 use justitia_record::{GroupSummary, Item, Options, Replayer, Step, Summary, Tick};
-use simulated::{frames, items, Run};
 
 fn replay(bytes: &[u8], options: Options<'_>) -> Vec<Step> {
     let mut replayer = Replayer::new(options);

@@ -1,15 +1,13 @@
 //! The file is exact and compact, and whole up to a cut or damage.
 
-mod simulated;
-
 use std::fs;
 use std::path::Path;
 
+use crate::simulated::{frames, items, session, ticks, Run};
 use justitia_policy::Config;
 use justitia_record::{Encoder, Existing, Item, Note, Reader, Session, Source, Tick, Writer};
 use justitia_report::Exit;
 use proptest::prelude::*;
-use simulated::{frames, items, session, ticks, Run};
 
 const EIGHT: [u32; 8] = [100, 200, 300, 400, 500, 600, 700, 800];
 
