@@ -96,10 +96,6 @@ impl ImageCache {
         Ok(image_cache)
     }
 
-    pub fn replacement(&self) -> Replacement {
-        self.settings.replacement
-    }
-
     /// Changes the policy from the next round on.
     pub fn switch(&mut self, replacement: Replacement) {
         let now = now_ns();
