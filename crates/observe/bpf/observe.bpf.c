@@ -95,24 +95,26 @@ int BPF_PROG(generic_perform_write, struct kiocb *iocb, struct iov_iter *from, l
 	return 0;
 }
 
-/* The number of its arguments changed over time, so the result is not at a fixed place. */
-SEC("fexit/iomap_file_buffered_write")
-int BPF_PROG(iomap_file_buffered_write, struct kiocb *iocb)
+/* For functions whose number of arguments changed over time, so that the result is not at a fixed place. */
+static __always_inline void count_result(void *ctx, struct kiocb *iocb, enum position position)
 {
 	__u64 ret = 0;
 
 	if (!bpf_get_func_ret(ctx, &ret))
-		count_write(iocb, ret, MOVED_LATER);
+		count_write(iocb, ret, position);
+}
+
+SEC("fexit/iomap_file_buffered_write")
+int BPF_PROG(iomap_file_buffered_write, struct kiocb *iocb)
+{
+	count_result(ctx, iocb, MOVED_LATER);
 	return 0;
 }
 
 SEC("fexit/btrfs_buffered_write")
 int BPF_PROG(btrfs_buffered_write, struct kiocb *iocb)
 {
-	__u64 ret = 0;
-
-	if (!bpf_get_func_ret(ctx, &ret))
-		count_write(iocb, ret, AT_END);
+	count_result(ctx, iocb, AT_END);
 	return 0;
 }
 
@@ -120,20 +122,14 @@ int BPF_PROG(btrfs_buffered_write, struct kiocb *iocb)
 SEC("fexit/fuse_perform_write")
 int BPF_PROG(fuse_perform_write, struct kiocb *iocb)
 {
-	__u64 ret = 0;
-
-	if (!bpf_get_func_ret(ctx, &ret))
-		count_write(iocb, ret, UNKNOWN);
+	count_result(ctx, iocb, UNKNOWN);
 	return 0;
 }
 
 SEC("fexit/netfs_perform_write")
 int BPF_PROG(netfs_perform_write, struct kiocb *iocb)
 {
-	__u64 ret = 0;
-
-	if (!bpf_get_func_ret(ctx, &ret))
-		count_write(iocb, ret, UNKNOWN);
+	count_result(ctx, iocb, UNKNOWN);
 	return 0;
 }
 

@@ -126,14 +126,9 @@ impl ProcIo {
         self.above = groups
             .iter()
             .map(|watched| {
-                let mut path = watched.group.path();
-                loop {
-                    let slash = path.rfind('/')?;
-                    path = &path[..slash];
-                    if let Some(index) = by_path.get(path) {
-                        return Some(*index);
-                    }
-                }
+                let path = watched.group.path();
+                let mut slashes = path.rmatch_indices('/');
+                slashes.find_map(|(slash, _)| by_path.get(&path[..slash]).copied())
             })
             .collect();
     }

@@ -25,6 +25,14 @@ struct Host {
     source: ProcIo,
 }
 
+fn watched(groups: &[Group], active: impl Fn(&Group) -> bool) -> Vec<Watched<'_>> {
+    let watched = groups.iter().map(|group| Watched {
+        group,
+        active: active(group),
+    });
+    watched.collect()
+}
+
 impl Host {
     fn new(paths: &[&str]) -> Host {
         let fs = FakeFs::new();
@@ -43,14 +51,7 @@ impl Host {
 
     fn sample_of(&mut self, active: impl Fn(&Group) -> bool) -> Vec<Traffic> {
         self.fs.advance(SECOND);
-        let watched: Vec<Watched> = self
-            .groups
-            .iter()
-            .map(|group| Watched {
-                group,
-                active: active(group),
-            })
-            .collect();
+        let watched = watched(&self.groups, active);
         let mut out = Vec::new();
         self.source.sample(&watched, &mut out);
         out.iter().map(|sample| sample.traffic).collect()
@@ -65,14 +66,7 @@ impl Host {
 #[test]
 fn a_list_is_the_same_only_with_the_same_groups_in_the_same_order() {
     let host = Host::new(&["/a", "/b", "/c"]);
-    let watched: Vec<Watched> = host
-        .groups
-        .iter()
-        .map(|group| Watched {
-            group,
-            active: true,
-        })
-        .collect();
+    let watched = watched(&host.groups, |_| true);
     let ids: Vec<GroupId> = host.groups.iter().map(Group::id).collect();
     assert!(is_list_of(&ids, &watched));
     assert!(is_list_of(&[], &[]));

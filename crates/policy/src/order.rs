@@ -52,7 +52,7 @@ fn participants(members: &mut [Member], objective: Objective, elapsed_s: f64) ->
         .filter(|&i| {
             // A blocked group moves no bytes either, but it stalls.
             let activity = &members[i].memo.activity;
-            (!activity.idle() || members[i].contends()) && objective.orders(activity.writer())
+            (!activity.idle || members[i].contends()) && objective.orders(activity.writer())
         })
         .filter_map(|i| Some((i, members[i].memo.rates.bytes_per_s()?)))
         .collect();
@@ -101,7 +101,7 @@ fn move_gains(members: &mut [Member], weights: &[f64], config: &FeedbackConfig, 
     }
     adjust(&mut controllers, &measured, config, elapsed_s);
     for member in members.iter_mut().filter(|m| m.decision.participant) {
-        member.decision.of_ideal = member.memo.controller.of_ideal();
+        member.decision.of_ideal = member.memo.controller.filtered_of_ideal;
         member.decision.gain = member.memo.controller.gain();
     }
 }

@@ -181,6 +181,12 @@ fn tenant(members: &[Member], i: usize) -> GroupId {
 }
 
 impl Window {
+    fn begin(observed: &Observed) -> Window {
+        let mut window = Window::default();
+        window.add(&observed.dirty, 1.0);
+        window
+    }
+
     fn add(&mut self, bytes: &BTreeMap<GroupId, f64>, factor: f64) {
         for (&tenant, bytes) in bytes {
             *self.bytes.entry(tenant).or_default() += bytes * factor;
@@ -199,23 +205,14 @@ impl Window {
 
 impl Comparison {
     fn of(decision: Watched, observed: Observed) -> Comparison {
-        let mut comparison = Comparison {
+        Comparison {
             decision,
             for_s: 0.0,
             carried: 0.0,
-            groups: Vec::new(),
+            now: Some(Window::begin(&observed)),
+            groups: observed.groups,
             windows: Vec::new(),
-            now: None,
-        };
-        comparison.begin_window(&observed);
-        comparison.groups = observed.groups;
-        comparison
-    }
-
-    fn begin_window(&mut self, observed: &Observed) {
-        let mut window = Window::default();
-        window.add(&observed.dirty, 1.0);
-        self.now = Some(window);
+        }
     }
 
     fn is_suspended(&self) -> bool {
@@ -235,7 +232,7 @@ impl Comparison {
                 (self.for_s, self.carried) = (0.0, 0.0);
             }
         } else if self.settled(observed) {
-            self.begin_window(observed);
+            self.now = Some(Window::begin(observed));
         }
         self.windows.len() == 3
     }
@@ -412,13 +409,9 @@ impl Watch {
 
     /// Whether this kind is not in force: suspended or withdrawn.
     pub(crate) fn lifts(&self, decision: Watched) -> bool {
-        let suspended = self
-            .comparison
-            .as_ref()
-            .filter(|comparison| comparison.is_suspended());
-        let withdrawn = self.trials.get(&decision);
-        suspended.is_some_and(|comparison| comparison.decision == decision)
-            || withdrawn.is_some_and(|trial| trial.withdrawn_s > 0.0)
+        let (comparison, trial) = (self.comparison.as_ref(), self.trials.get(&decision));
+        comparison.is_some_and(|of| of.is_suspended() && of.decision == decision)
+            || trial.is_some_and(|trial| trial.withdrawn_s > 0.0)
     }
 
     /// Notes the kinds of decisions that this step made, in force or not.

@@ -85,12 +85,18 @@ impl Curve {
     /// beyond [`Curve::known`].
     pub fn hit_ratio(&self, cache: Bytes) -> Option<f64> {
         let above = self.points.partition_point(|point| point.cache < cache);
-        let high = self.points.get(above)?;
-        let low = above.checked_sub(1).map_or((Bytes::ZERO, 0.0), |i| {
-            (self.points[i].cache, self.points[i].hit_ratio)
-        });
-        let part = (cache - low.0).0 as f64 / (high.cache - low.0).0 as f64;
-        Some(low.1 + (high.hit_ratio - low.1) * part)
+        let (low, high) = (self.before(above), self.points.get(above)?);
+        let part = (cache - low.cache).as_f64() / (high.cache - low.cache).as_f64();
+        Some(low.hit_ratio + (high.hit_ratio - low.hit_ratio) * part)
+    }
+
+    /// The point before that with this index. Without page cache there are no hits.
+    fn before(&self, index: usize) -> Point {
+        let nothing = Point {
+            cache: Bytes::ZERO,
+            hit_ratio: 0.0,
+        };
+        index.checked_sub(1).map_or(nothing, |i| self.points[i])
     }
 
     /// A lower bound of the hit ratio with this much page cache: beyond [`Curve::known`], its last value.
@@ -105,18 +111,16 @@ impl Curve {
 
     /// The smallest size with this hit ratio; [`Curve::known`] if no size has it.
     pub fn size_for(&self, hit_ratio: f64) -> Bytes {
-        let at = |point: &Point| (point.cache, point.hit_ratio);
         let above = self.points.partition_point(|p| p.hit_ratio < hit_ratio);
-        let Some(high) = self.points.get(above).map(at) else {
+        let Some(high) = self.points.get(above) else {
             return self.known();
         };
-        let low = above
-            .checked_sub(1)
-            .map_or((Bytes::ZERO, 0.0), |i| at(&self.points[i]));
-        if hit_ratio <= low.1 {
-            return low.0;
+        let low = self.before(above);
+        if hit_ratio <= low.hit_ratio {
+            return low.cache;
         }
-        low.0 + (high.0 - low.0).scale((hit_ratio - low.1) / (high.1 - low.1))
+        let part = (hit_ratio - low.hit_ratio) / (high.hit_ratio - low.hit_ratio);
+        low.cache + (high.cache - low.cache).scale(part)
     }
 
     /// The smallest size whose misses are those of `cache` and [`SLACK`] more; at most `cache`. `missed`: the part of the

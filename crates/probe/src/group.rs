@@ -1,9 +1,7 @@
 //! Finds the cgroup that a probe speaks for: its own, or one by name.
 
-use std::sync::Arc;
-
 use justitia_agent::{run, Settings};
-use justitia_cgroup::{CgroupFs as _, Fs, Group, OwnGroup, RealFs};
+use justitia_cgroup::{CgroupFs as _, Group, OwnGroup, RealFs};
 use justitia_discover::{RuntimeDirs, Scanner};
 use justitia_policy::config::Mode;
 use justitia_probe::{Error, Exit};
@@ -32,9 +30,8 @@ pub(super) fn named(name: &str, settings: &Settings) -> Result<Group, Error> {
 
 /// The managed group of this name. There is none where groups cannot be discovered, as inside a container.
 fn managed(name: &str, settings: &Settings) -> Option<Group> {
-    let fs: Fs = run::open_host(Mode::Observe).ok()?;
-    let mut scanner =
-        Scanner::new(Arc::clone(&fs), settings.discover(), RuntimeDirs::host()).ok()?;
+    let fs = run::open_host(Mode::Observe).ok()?;
+    let mut scanner = Scanner::new(fs, settings.discover(), RuntimeDirs::host()).ok()?;
     scanner.rescan().ok()?;
     scanner.find(name).map(|found| found.group.clone())
 }

@@ -23,9 +23,6 @@ use justitia_policy::color::Color;
 use crate::measure::Measurement;
 use crate::objective::{badness, worse, Objective};
 
-/// Default number of measurements in the window.
-pub const WINDOW: usize = 5;
-
 /// The color to declare, and why.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
@@ -56,10 +53,6 @@ impl Judge {
             declared: Color::Red,
             missed: 0,
         }
-    }
-
-    pub fn objective(&self) -> &Objective {
-        &self.objective
     }
 
     /// Takes the measurement of a period, and returns what to declare in it.

@@ -174,16 +174,14 @@ impl Teller<'_> {
                 verdict,
             } => {
                 if self.args.json {
-                    self.say(
-                        &json!({
-                            "at": now(),
-                            "count": count,
-                            "color": verdict.color,
-                            "reason": verdict.reason,
-                            "measured": seen,
-                        })
-                        .to_string(),
-                    );
+                    let line = json!({
+                        "at": now(),
+                        "count": count,
+                        "color": verdict.color,
+                        "reason": verdict.reason,
+                        "measured": seen,
+                    });
+                    self.say(&line.to_string());
                 } else if self.args.dry_run {
                     self.say(&value(verdict.color, *count, &verdict.reason));
                 } else if self.args.verbose {
@@ -236,15 +234,11 @@ impl Teller<'_> {
 
     /// Prints a line. A reader who closed our output wants no more of it, so the probe ends.
     fn say(&self, line: &str) {
-        if !print(line) && (self.args.dry_run || self.args.json) {
+        let unread = matches!(say::line(line), Ok(false));
+        if unread && (self.args.dry_run || self.args.json) {
             let _ = self.stop.send(Event::Stop);
         }
     }
-}
-
-/// Prints a line on stdout; returns false if nobody reads it any more.
-fn print(line: &str) -> bool {
-    !matches!(say::line(line), Ok(false))
 }
 
 /// Seconds since 1970.

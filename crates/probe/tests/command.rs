@@ -31,6 +31,14 @@ fn running(line: &str, script: &str) -> Child {
         .unwrap()
 }
 
+/// What it said on stderr, after its end.
+fn said(child: &mut Child) -> String {
+    let mut said = String::new();
+    let mut stderr = child.stderr.take().unwrap();
+    stderr.read_to_string(&mut said).unwrap();
+    said
+}
+
 /// Waits for the child's end, which must come soon.
 fn ends(child: &mut Child) -> std::process::ExitStatus {
     let start = Instant::now();
@@ -98,13 +106,7 @@ fn json_has_a_line_for_each_period_with_and_without_a_color() {
     assert!(second["cause"].as_str().unwrap().contains("exits with 9"));
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert!(ends(&mut child).success());
-    let mut said = String::new();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut said)
-        .unwrap();
+    let said = said(&mut child);
     assert_eq!(said.lines().count(), 2, "told once: {said}");
 }
 
@@ -154,12 +156,6 @@ fn stats_prints_the_probes_own_cost_at_the_end() {
     assert!(lines.next().is_some());
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     ends(&mut child);
-    let mut said = String::new();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut said)
-        .unwrap();
+    let said = said(&mut child);
     assert!(said.contains("CPU seconds per hour"), "{said}");
 }

@@ -96,26 +96,28 @@ fn targets(port: u16) -> Vec<(&'static str, Box<dyn Target>)> {
                 timeout: TIMEOUT,
             })),
         ),
-        (
-            "http",
-            Box::new(http::Http::new(http::Config {
-                url: url.clone(),
-                status_url: None,
-                tls: justitia_probe::Tls::default(),
-                parallel: 1.0,
-                timeout: TIMEOUT,
-            })),
-        ),
-        (
-            "prometheus",
-            Box::new(prometheus::Prometheus::new(&prometheus::Config {
-                url,
-                tls: justitia_probe::Tls::default(),
-                query: "up".into(),
-                timeout: TIMEOUT,
-            })),
-        ),
+        ("http", Box::new(http_at(url.clone()))),
+        ("prometheus", Box::new(prometheus_at(url))),
     ]
+}
+
+fn http_at(url: String) -> http::Http {
+    http::Http::new(http::Config {
+        url,
+        status_url: None,
+        tls: justitia_probe::Tls::default(),
+        parallel: 1.0,
+        timeout: TIMEOUT,
+    })
+}
+
+fn prometheus_at(url: String) -> prometheus::Prometheus {
+    prometheus::Prometheus::new(&prometheus::Config {
+        url,
+        tls: justitia_probe::Tls::default(),
+        query: "up".into(),
+        timeout: TIMEOUT,
+    })
 }
 
 /// Each target fails against this port within the limit, twice: the second time it connects anew.
@@ -189,14 +191,7 @@ fn web(answer: &'static str) -> u16 {
 }
 
 fn get(port: u16) -> Result<justitia_probe::Measurement, justitia_probe::Trouble> {
-    http::Http::new(http::Config {
-        tls: justitia_probe::Tls::default(),
-        url: format!("http://127.0.0.1:{port}/"),
-        status_url: None,
-        parallel: 1.0,
-        timeout: TIMEOUT,
-    })
-    .measure()
+    http_at(format!("http://127.0.0.1:{port}/")).measure()
 }
 
 #[test]
@@ -225,11 +220,6 @@ fn a_prometheus_answer_becomes_the_value() {
         "HTTP/1.1 200 OK\r\nContent-Length: 86\r\n\r\n\
          {\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[{\"value\":[1,\"0.5\"]}]}}    ",
     );
-    let mut target = prometheus::Prometheus::new(&prometheus::Config {
-        tls: justitia_probe::Tls::default(),
-        url: format!("http://127.0.0.1:{port}/"),
-        query: "up".into(),
-        timeout: TIMEOUT,
-    });
+    let mut target = prometheus_at(format!("http://127.0.0.1:{port}/"));
     assert_eq!(target.measure().unwrap().value, Some(0.5));
 }

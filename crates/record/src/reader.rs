@@ -66,13 +66,11 @@ impl<R: Read> Reader<R> {
 
     fn advance(&mut self) -> Result<Option<Item>> {
         let piece = self.frames.next();
-        let piece = piece.map_err(|error| error::io("read", &self.name, &error))?;
-        piece
-            .map(|piece| match piece {
-                Piece::Unread(note) => Ok(Item::Note(note)),
-                Piece::Frame { offset, contents } => self.item(offset, &contents),
-            })
-            .transpose()
+        match piece.map_err(|error| error::io("read", &self.name, &error))? {
+            None => Ok(None),
+            Some(Piece::Unread(note)) => Ok(Some(Item::Note(note))),
+            Some(Piece::Frame { offset, contents }) => self.item(offset, &contents).map(Some),
+        }
     }
 
     /// Decodes the contents of a frame. Its checksum is right, so contents that do not parse are of a later

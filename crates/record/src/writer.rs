@@ -143,21 +143,13 @@ impl Writer {
         }
         check_preamble(&mut self.file, &name)?;
         let mut frames = Frames::new(&self.file, PREAMBLE as u64);
-        loop {
-            let piece = frames.next();
-            match piece.map_err(|error| self.io("read", &error))? {
-                Some(Piece::Unread(Note::Torn { offset, bytes })) => {
-                    self.length = offset;
-                    self.dropped = bytes;
-                    break;
-                }
-                Some(_) => {}
-                None => {
-                    self.length = frames.offset();
-                    break;
-                }
+        while let Some(piece) = frames.next().map_err(|error| self.io("read", &error))? {
+            // Nothing follows a torn end.
+            if let Piece::Unread(Note::Torn { bytes, .. }) = piece {
+                self.dropped = bytes;
             }
         }
+        self.length = frames.offset() - self.dropped;
         self.cut()
     }
 

@@ -140,7 +140,7 @@ impl Curves {
         most: Bytes,
     ) -> Curves {
         Curves {
-            free: (1..memory.groups()).rev().collect(),
+            free: (1..memory.groups).rev().collect(),
             memory,
             counters,
             page_bytes,
@@ -252,7 +252,7 @@ impl Curves {
     /// The counts of each group, by its number. Frees the places of pages that are too old to count.
     fn sweep(&self) -> BTreeMap<u32, Look> {
         let mut looks: Vec<Option<(&Sampled, Look)>> = Vec::new();
-        looks.resize_with(self.memory.groups() as usize, || None);
+        looks.resize_with(self.memory.groups as usize, || None);
         for (slot, sampled) in &self.groups {
             let look = look_at(&self.memory, &self.counters, *slot, sampled);
             looks[sampled.number as usize] = Some((sampled, look));
@@ -286,7 +286,7 @@ impl Curves {
     /// Lowers rates that cost too much, and raises those that could be higher. `times`: factor on the bounds
     /// per second.
     fn adapt(&mut self, ticks_per_s: &BTreeMap<u32, f64>, times: f64) {
-        let places = self.memory.places();
+        let places = self.memory.places;
         let alive: u32 = self.groups.values().map(|sampled| sampled.alive).sum();
         let all: f64 = ticks_per_s.values().sum();
         let fastest = ticks_per_s.iter().max_by(|a, b| a.1.total_cmp(b.1));

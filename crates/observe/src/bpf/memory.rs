@@ -75,30 +75,27 @@ impl CounterMemory {
         })
     }
 
+    /// Offsets of a slot's records, one for each lane. `None` if there is no such slot.
+    fn records(&self, slot: u32) -> Option<impl Iterator<Item = usize>> {
+        let lanes = self.lanes as usize;
+        let first = slot as usize * lanes;
+        let records = (first..first + lanes).map(|record| record * size_of::<types::counters>());
+        (slot < self.slots).then_some(records)
+    }
+
     /// Sets a slot's sampling rate and number (`counters.sample` in `bpf/record.h`).
     pub(crate) fn set_sample(&self, slot: u32, sample: u64) {
-        if slot >= self.slots {
-            return;
-        }
-        for lane in 0..self.lanes {
-            let record = (slot as usize * self.lanes as usize + lane as usize)
-                * size_of::<types::counters>();
-            let word: &AtomicU64 = self
-                .mapping
-                .word(record + offset_of!(types::counters, sample));
+        for record in self.records(slot).into_iter().flatten() {
+            let at = record + offset_of!(types::counters, sample);
+            let word: &AtomicU64 = self.mapping.word(at);
             word.store(sample, Ordering::Relaxed);
         }
     }
 
     /// A slot's counters, summed over its lanes. `None` if there is no such slot.
     pub(crate) fn read(&self, slot: u32) -> Option<types::counters> {
-        if slot >= self.slots {
-            return None;
-        }
         let mut sum = [0u64; WORDS];
-        for lane in 0..self.lanes {
-            let record = (slot as usize * self.lanes as usize + lane as usize)
-                * size_of::<types::counters>();
+        for record in self.records(slot)? {
             for (at, sum) in sum.iter_mut().enumerate() {
                 let word: &AtomicU64 = self.mapping.word(record + at * size_of::<u64>());
                 *sum = sum.wrapping_add(word.load(Ordering::Relaxed));
@@ -141,9 +138,9 @@ impl ReadMemory {
 #[derive(Debug)]
 pub(crate) struct ReuseMemory {
     reuses: Mapping,
-    groups: u32,
+    pub(crate) groups: u32,
     asked_at: Mapping,
-    places: u32,
+    pub(crate) places: u32,
 }
 
 /// A group's last access to a page, in its ticks.
@@ -172,14 +169,6 @@ impl ReuseMemory {
             asked_at: Mapping::new(asked_at, places as usize * size_of::<u64>(), protection)?,
             places,
         })
-    }
-
-    pub(crate) fn groups(&self) -> u32 {
-        self.groups
-    }
-
-    pub(crate) fn places(&self) -> u32 {
-        self.places
     }
 
     pub(crate) fn read(&self, group: u32) -> types::reuse {

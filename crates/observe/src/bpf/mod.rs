@@ -27,7 +27,7 @@ mod slots;
 
 use std::io;
 
-use libbpf_rs::{Link, Map, MapCore as _, Object};
+use libbpf_rs::{Link, Map, MapCore as _, Object, ProgramMut};
 
 pub use choice::Tier;
 pub use counters::Counters;
@@ -84,10 +84,18 @@ fn find<'obj>(object: &'obj Object, name: &'static str) -> Result<Map<'obj>, Err
 }
 
 fn attach_one(object: &Object, name: &str) -> Result<Link, Error> {
+    attach_by(object, name, |program| program.attach())
+}
+
+fn attach_by(
+    object: &Object,
+    name: &str,
+    attach: impl FnOnce(&ProgramMut<'_>) -> libbpf_rs::Result<Link>,
+) -> Result<Link, Error> {
     let failed = |why: String| Error::Attach(name.to_owned(), why);
     let program = object.progs_mut().find(|program| program.name() == name);
     let program = program.ok_or_else(|| failed("it is not there".into()))?;
-    program.attach().map_err(|error| failed(error.to_string()))
+    attach(&program).map_err(|error| failed(error.to_string()))
 }
 
 // The Rust types of the records in `bpf/record.h`.

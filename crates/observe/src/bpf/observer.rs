@@ -73,6 +73,7 @@ pub struct Observer {
     page_bytes: u64,
     /// Source of bytes in the tier that does not count them.
     proc: Option<ProcIo>,
+    /// Empty without that source.
     proc_samples: Vec<Sample>,
 }
 
@@ -388,11 +389,7 @@ impl Observer {
     }
 
     fn sample_of(&mut self, index: usize, watched: &Watched<'_>) -> Sample {
-        let proc = self
-            .proc
-            .as_ref()
-            .and(self.proc_samples.get(index))
-            .copied();
+        let proc = self.proc_samples.get(index).copied();
         let id = watched.group.id();
         let Some(counters) = self.counters(id) else {
             return proc.unwrap_or_default();
@@ -450,8 +447,7 @@ impl TrafficSource for Observer {
     }
 
     fn shared(&mut self) -> Option<Vec<SharedFile>> {
-        let files = self.sharing.as_ref()?.files();
-        files.map(<[SharedFile]>::to_vec)
+        self.sharing.as_ref()?.files.clone()
     }
 
     fn name(&self) -> &'static str {

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use justitia_policy::snapshot::{GroupId, SharedFile};
 use justitia_policy::units::Bytes;
-use libbpf_rs::{Iter, Link, Object};
+use libbpf_rs::{Iter, Link, Object, ProgramMut};
 
 use super::choice::Choice;
 use super::memory::ControlMemory;
-use super::{attach_one, find, types, Error};
+use super::{attach_by, attach_one, find, types, Error};
 
 /// Time between two looks; a use counts for 30 s.
 const EVERY: Duration = Duration::from_secs(5);
@@ -38,39 +38,25 @@ pub(crate) struct Sharing {
     shared_files: Link,
     looked_at: Option<Instant>,
     /// `None` before the first look, or if the last look failed.
-    files: Option<Vec<SharedFile>>,
+    pub(crate) files: Option<Vec<SharedFile>>,
 }
 
 impl Sharing {
     /// `None` where the kernel lacks one of the iterators.
     pub(crate) fn start(object: &Object, choice: &Choice) -> Result<Option<Sharing>, Error> {
-        let chosen = |name: &str| choice.programs.contains(&name);
-        if !["files_open", "files_mapped", "files_shared"]
-            .iter()
-            .all(|name| chosen(name))
-        {
+        let needed = ["files_open", "files_mapped", "files_shared"];
+        if !needed.iter().all(|name| choice.programs.contains(name)) {
             return Ok(None);
         }
         let files = find(object, "files")?;
-        let over_files = |name: &str| {
-            let failed = |why: String| Error::Attach(name.to_owned(), why);
-            let program = object.progs_mut().find(|program| program.name() == name);
-            let program = program.ok_or_else(|| failed("it is not there".into()))?;
-            let link = program.attach_iter(files.as_fd());
-            link.map_err(|error| failed(error.to_string()))
-        };
+        let over_files = |program: &ProgramMut<'_>| program.attach_iter(files.as_fd());
         Ok(Some(Sharing {
             open_files: attach_one(object, "files_open")?,
             mapped_files: attach_one(object, "files_mapped")?,
-            shared_files: over_files("files_shared")?,
+            shared_files: attach_by(object, "files_shared", over_files)?,
             looked_at: None,
             files: None,
         }))
-    }
-
-    /// The files of the last look; `None` if it failed.
-    pub(crate) fn files(&self) -> Option<&[SharedFile]> {
-        self.files.as_deref()
     }
 
     /// True if the next look is due.
@@ -121,10 +107,8 @@ fn records_of(bytes: &[u8]) -> Vec<types::shared_file> {
         .chunks_exact(size_of::<types::shared_file>())
         .map(|record| {
             let mut words = [0u64; WORDS];
-            for (word, bytes) in words.iter_mut().zip(record.chunks_exact(8)) {
-                let mut eight = [0; 8];
-                eight.copy_from_slice(bytes);
-                *word = u64::from_ne_bytes(eight);
+            for (word, bytes) in words.iter_mut().zip(record.as_chunks::<8>().0) {
+                *word = u64::from_ne_bytes(*bytes);
             }
             // SAFETY: the record is made of u64 alone, and of as many (WORDS).
             unsafe { std::mem::transmute::<[u64; WORDS], types::shared_file>(words) }

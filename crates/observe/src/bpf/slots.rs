@@ -11,7 +11,7 @@ use justitia_policy::snapshot::GroupId;
 /// Samples for which a slot rests.
 pub(crate) const RESTS: u64 = 2;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Slots {
     capacity: u32,
     /// Slots below this have been used.
@@ -37,11 +37,7 @@ impl Slots {
     pub(crate) fn new(capacity: u32) -> Slots {
         Slots {
             capacity,
-            used: 0,
-            free: Vec::new(),
-            resting: Vec::new(),
-            owners: HashMap::new(),
-            groups: HashMap::new(),
+            ..Slots::default()
         }
     }
 

@@ -9,7 +9,7 @@ use crate::color::{Channel, Color, ColorSource, Declared, Standing};
 use crate::config::{Amount, ColorConfig, Mode};
 use crate::plan::{Knob, Plan, Reason, Value};
 use crate::snapshot::{GroupId, Snapshot};
-use crate::testing::{apply, group, host};
+use crate::testing::{self, apply, group};
 use crate::units::Weight;
 use crate::{step, State};
 
@@ -32,10 +32,7 @@ fn fresh(color: Color) -> Declared {
 /// Readers with these weights and this many MiB of page cache, IDs from 1, on a host without free memory.
 fn holding(groups: &[(u32, u64)]) -> Snapshot {
     let total: u64 = groups.iter().map(|g| g.1).sum();
-    let mut snapshot = Snapshot {
-        host: host(total),
-        ..Snapshot::default()
-    };
+    let mut snapshot = testing::snapshot(total, Vec::new());
     for (i, &(weight, mib)) in groups.iter().enumerate() {
         let mut g = group(i as u64 + 1, None, &format!("/g{i}"));
         g.weight = Some(Weight::new(weight).unwrap());
@@ -147,11 +144,9 @@ fn a_red_group_that_reads_little_takes_slowly() {
 #[test]
 fn memory_that_the_guard_keeps_free_does_not_end_the_giving() {
     let cap = |guarded| {
-        let mut snapshot = holding(&[(100, 200), (100, 200)]);
+        let mut snapshot = red_and_green(&[(100, 200), (100, 200)]);
         snapshot.host.total = Some(Bytes::mib(600));
         snapshot.host.free = Some(Bytes::mib(180));
-        snapshot.groups[0].declared = Some(fresh(Color::Red));
-        snapshot.groups[1].declared = Some(fresh(Color::Green));
         let mut config = Config::default();
         config.guard.enabled = guarded;
         config.guard.reserve = Amount::Percent(30.0);
@@ -163,12 +158,10 @@ fn memory_that_the_guard_keeps_free_does_not_end_the_giving() {
 
 #[test]
 fn little_page_cache_beside_much_other_memory_is_not_lost_at_once() {
-    let mut snapshot = holding(&[(100, 200), (100, 50)]);
+    let mut snapshot = red_and_green(&[(100, 200), (100, 50)]);
     let giver = &mut snapshot.groups[1];
     giver.memory.anon = Some(Bytes::mib(5000));
     giver.memory.current = Some(Bytes::mib(5050));
-    snapshot.groups[0].declared = Some(fresh(Color::Red));
-    snapshot.groups[1].declared = Some(fresh(Color::Green));
     // 2 % of the footprint is twice its page cache; 10 % of the page cache is taken in a period.
     let (_, plan) = run(&mut snapshot, &Config::default(), 2);
     let cap = plan.verdicts[1].cap;
@@ -237,20 +230,14 @@ fn with_free_memory_nothing_is_taken() {
 fn weights_alone_know_no_colors() {
     let config = Config::in_mode(Mode::Justitia);
     let mut silent = holding(&[(100, 300), (100, 300)]);
-    let mut loud = silent.clone();
-    loud.groups[0].declared = Some(fresh(Color::Red));
-    loud.groups[1].declared = Some(fresh(Color::Green));
+    let mut loud = red_and_green(&[(100, 300), (100, 300)]);
     let writes = |snapshot: &mut Snapshot| run(snapshot, &config, 10).1.writes;
     assert_eq!(writes(&mut silent), writes(&mut loud));
 }
 
-fn in_mode(mode: Mode) -> Config {
-    Config::in_mode(mode)
-}
-
 /// The reclaims of mode `memoplight` in each of `seconds` seconds: group and MiB, in order.
 fn reclaimed(snapshot: &mut Snapshot, seconds: usize) -> Vec<Vec<(u64, u64)>> {
-    let config = in_mode(Mode::Memoplight);
+    let config = Config::in_mode(Mode::Memoplight);
     let (mut state, mut plan) = step(&State::default(), snapshot, &config, Duration::ZERO);
     assert!(plan.writes.is_empty(), "{plan:?}");
     let mut all = Vec::new();
@@ -270,7 +257,7 @@ fn reclaimed(snapshot: &mut Snapshot, seconds: usize) -> Vec<Vec<(u64, u64)>> {
 #[test]
 fn memoplight_starts_red_and_reclaims_two_percent_of_each_green_footprint_once_a_period() {
     let mut snapshot = holding(&[(100, 200), (100, 380), (100, 200)]);
-    let config = in_mode(Mode::Memoplight);
+    let config = Config::in_mode(Mode::Memoplight);
     let (_, plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
     assert!(plan.verdicts.iter().all(|v| v.color == Color::Red));
     snapshot.groups[1].declared = Some(fresh(Color::Green));
@@ -304,10 +291,15 @@ fn memoplight_lifts_limits_that_another_mode_left() {
     for g in &mut snapshot.groups {
         g.knobs.operator.high = Some(Limit::Max);
     }
-    let (state, plan) = run(&mut snapshot, &in_mode(Mode::Proportional), 5);
+    let (state, plan) = run(&mut snapshot, &Config::in_mode(Mode::Proportional), 5);
     apply(&mut snapshot, &plan);
     assert_ne!(snapshot.groups[1].knobs.high, Some(Limit::Max));
-    let (_, plan) = step(&state, &snapshot, &in_mode(Mode::Memoplight), SECOND);
+    let (_, plan) = step(
+        &state,
+        &snapshot,
+        &Config::in_mode(Mode::Memoplight),
+        SECOND,
+    );
     apply(&mut snapshot, &plan);
     assert_eq!(snapshot.groups[1].knobs.high, Some(Limit::Max));
 }
@@ -320,11 +312,7 @@ fn standings() -> impl Strategy<Value = Option<Declared>> {
         Standing::TooLong,
         Standing::Unreadable,
     ]);
-    let color = prop::option::of(prop::sample::select(vec![
-        Color::Green,
-        Color::Yellow,
-        Color::Red,
-    ]));
+    let color = prop::option::of(colors());
     let declared = (standing, color).prop_map(|(standing, color)| said(standing, color));
     prop::option::of(declared)
 }

@@ -60,7 +60,8 @@ pub(crate) struct Activity {
     claim: Claim,
     contending: bool,
     mix: Mix,
-    idle: bool,
+    /// It moved next to nothing in the last period.
+    pub idle: bool,
     /// Seconds for which it has neither moved bytes nor waited.
     still_s: f64,
 }
@@ -176,11 +177,6 @@ impl Activity {
     pub(crate) fn missed_part(&self) -> Option<f64> {
         let read = self.read_per_s.filter(|&read| read > IDLE_BYTES_PER_S)?;
         Some((self.missed_per_s? / read).min(1.0))
-    }
-
-    /// It moved next to nothing in the last period.
-    pub(crate) fn idle(&self) -> bool {
-        self.idle
     }
 
     /// It waits for CPUs and gets less than its share, and its claim is not suspended.

@@ -19,7 +19,8 @@ const RECOVERY: f64 = 1.25;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Backoff {
-    factor: f64,
+    /// The part of its overage that may be asked for, above 0 and at most 1.
+    pub factor: f64,
     /// Refaults while nothing is taken.
     calm_pages_per_s: Option<f64>,
     asked: bool,
@@ -36,11 +37,6 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The part of its overage that may be asked for, above 0 and at most 1.
-    pub(crate) fn factor(&self) -> f64 {
-        self.factor
-    }
-
     pub(crate) fn note_asked(&mut self) {
         self.asked = true;
     }
@@ -85,12 +81,12 @@ mod tests {
             (true, Some(500.0)),
             (true, Some(500.0)),
         ]);
-        assert!((hurt.factor() - 0.25).abs() < 1e-9);
+        assert!((hurt.factor - 0.25).abs() < 1e-9);
         let mut well = hurt;
         for _ in 0..10 {
             well.move_on(Some(5.0));
         }
-        assert!((well.factor() - 1.0).abs() < 1e-9);
+        assert!((well.factor - 1.0).abs() < 1e-9);
     }
 
     #[test]
@@ -99,16 +95,16 @@ mod tests {
         let mut backoff = after(&busy);
         backoff.note_asked();
         backoff.move_on(Some(1200.0));
-        assert!((backoff.factor() - 1.0).abs() < 1e-9);
+        assert!((backoff.factor - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn unknown_refaults_change_nothing_and_it_never_stops_altogether() {
         let backoff = after(&[(true, Some(1e6)); 50]);
-        assert!(backoff.factor() >= LEAST);
+        assert!(backoff.factor >= LEAST);
         let mut same = backoff;
         same.note_asked();
         same.move_on(None);
-        assert!((same.factor() - backoff.factor()).abs() < 1e-12);
+        assert!((same.factor - backoff.factor).abs() < 1e-12);
     }
 }

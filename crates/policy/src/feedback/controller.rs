@@ -45,8 +45,9 @@ pub(crate) struct Controller {
     filtered_error: f64,
     /// Its absolute value through the same filter.
     filtered_magnitude: f64,
-    /// `x_i` through the same filter, for display.
-    filtered_of_ideal: Option<f64>,
+    /// `x_i`, bandwidth over ideal bandwidth, through the same filter, for display; `None` before the first
+    /// adjustment.
+    pub filtered_of_ideal: Option<f64>,
     ln_gain: f64,
 }
 
@@ -60,11 +61,6 @@ impl Controller {
     fn persistence(&self) -> f64 {
         let same_sign = self.filtered_error.abs() / self.filtered_magnitude.max(1e-9);
         ALTERNATING + (1.0 - ALTERNATING) * same_sign.min(1.0)
-    }
-
-    /// Smoothed bandwidth over ideal bandwidth; `None` before the first adjustment.
-    pub(crate) fn of_ideal(&self) -> Option<f64> {
-        self.filtered_of_ideal
     }
 }
 

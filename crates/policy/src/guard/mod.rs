@@ -253,7 +253,7 @@ fn leaves_to_ask(need: &Need, members: &mut [Member]) -> Vec<(GroupId, Option<us
         if let Some(source) = Source::of(group, member.decision.threshold()) {
             let backoff = &mut member.memo.backoff;
             backoff.move_on(member.memo.rates.cache.refault_pages_per_s);
-            sources.push((group.id, Some(i), source.paced(backoff.factor())));
+            sources.push((group.id, Some(i), source.paced(backoff.factor)));
         }
     }
     sources

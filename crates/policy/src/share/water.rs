@@ -217,22 +217,15 @@ fn rising_at_level(
         level.then(b.starts.cmp(&a.starts)).then(a.at.cmp(&b.at))
     });
 
-    for Break {
-        bytes,
-        weight,
-        starts,
-        at,
-        ..
-    } in breaks
-    {
+    for next in breaks {
         // Allocated at the level bytes / weight: fixed + rising_weight * level.
-        if fixed * weight + rising_weight * bytes >= total * weight {
+        if fixed * next.weight + rising_weight * next.bytes >= total * next.weight {
             break;
         }
-        let i = siblings[at];
+        let i = siblings[next.at];
         let Subtree { weight, floor, cap } = subtrees[i];
-        rising[at] = starts;
-        if starts {
+        rising[next.at] = next.starts;
+        if next.starts {
             rising_weight += weight;
             fixed -= floor;
         } else {

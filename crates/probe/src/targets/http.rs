@@ -128,16 +128,12 @@ fn of_tls(tls: &Tls) -> Result<TlsConfig, Trouble> {
             .map(|root| Certificate::from_der(root).to_owned());
         config = config.root_certs(RootCerts::from(roots));
     }
-    if let Some((chain, _)) = tls.shown()? {
+    if let (Some((chain, _)), Some(identity)) = (tls.shown()?, &tls.identity) {
         let chain: Vec<_> = chain
             .iter()
             .map(|one| Certificate::from_der(one).to_owned())
             .collect();
-        let key = tls
-            .identity
-            .as_ref()
-            .map(|identity| tls::read(&identity.key));
-        let key = PrivateKey::from_pem(&key.transpose()?.unwrap_or_default());
+        let key = PrivateKey::from_pem(&tls::read(&identity.key)?);
         let key = key.map_err(|error| said("the key of --tls-key", &error))?;
         config = config.client_cert(Some(ClientCert::new_with_certs(&chain, key)));
     }

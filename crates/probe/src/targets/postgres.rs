@@ -94,18 +94,14 @@ impl Server for Config {
             Some(true) => SslMode::Prefer,
             Some(false) => SslMode::Require,
         };
-        let tls = self.tls.clone().unwrap_or_default();
         // The client requests no TLS on a socket, and the system's store may be missing.
-        let tls = if mode == SslMode::Disable || self.host.starts_with('/') {
-            Tls {
-                check: Check::Nothing,
-                ..Tls::default()
-            }
-        } else {
-            tls
+        let tls = self.tls.as_ref().filter(|_| !self.host.starts_with('/'));
+        let unused = Tls {
+            check: Check::Nothing,
+            ..Tls::default()
         };
         options.ssl_mode(mode);
-        let connector = MakeRustlsConnect::new(tls.config()?);
+        let connector = MakeRustlsConnect::new(tls.unwrap_or(&unused).config()?);
         let canary = self.query.as_deref();
         let canary = canary.or(self.latency.then_some(CANARY));
         let runtime = runtime("PostgreSQL")?;

@@ -1,6 +1,7 @@
 //! One managed image: the blocks that were used, and the pages to drop.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::image::Image;
 use crate::policy::admission::{after_first_request, decide, when_quiet, Use, Verdict};
@@ -35,6 +36,14 @@ pub(super) struct Kept {
 struct Planned {
     block: u64,
     run: Run,
+}
+
+impl Planned {
+    /// Its pages in the image.
+    fn pages(&self) -> Range<u64> {
+        let start = self.block * PAGES;
+        start + self.run.from as u64..start + self.run.to as u64
+    }
 }
 
 impl Kept {
@@ -140,27 +149,15 @@ impl Kept {
 fn carry_out(image: &Image, book: &Book, planned: &[Planned]) -> (u64, Vec<u64>) {
     let mut dropped = 0;
     let mut unclear = Vec::new();
-    let mut rest = planned;
-    while let Some(first) = rest.first() {
-        let from = first.block * PAGES + first.run.from as u64;
-        let mut to = from;
-        let mut count = 0;
-        for next in rest {
-            if next.block * PAGES + next.run.from as u64 != to {
-                break;
-            }
-            to = next.block * PAGES + next.run.to as u64;
-            count += 1;
-        }
-        let (stretch, others) = rest.split_at(count);
-        rest = others;
+    for stretch in planned.chunk_by(|one, next| one.pages().end == next.pages().start) {
+        let from = stretch[0].pages().start;
+        let to = stretch[stretch.len() - 1].pages().end;
         let went = image.drop_clean(from, to).unwrap_or_default();
         dropped += went.pages;
         for one in stretch {
             let clear = went.clear || {
-                let start = one.block * PAGES;
-                let from = start + one.run.from as u64;
-                let left = image.resident_in(from, start + one.run.to as u64);
+                let Range { start, end } = one.pages();
+                let left = image.resident_in(start, end);
                 left.is_ok_and(|left| left.cached == 0)
             };
             if clear {
@@ -196,9 +193,7 @@ fn give_least(image: &Image, book: &Book, pages: u64, hand: &mut u64) -> u64 {
         }
         let words = book.block(at);
         for run in pass(&words).0 {
-            let start = at * PAGES;
-            let went = image.drop_clean(start + run.from as u64, start + run.to as u64);
-            given += went.unwrap_or_default().pages;
+            given += drop_run(image, at, run);
         }
         for run in runs(&words, |word| at_least(word, 2)) {
             book.clear_fresh(at, run);
@@ -237,13 +232,17 @@ fn give_oldest(image: &Image, book: &Book, pages: u64) -> u64 {
                 }]
             };
             for run in goes {
-                let start = one.block * PAGES;
-                let went = image.drop_clean(start + run.from as u64, start + run.to as u64);
-                given += went.unwrap_or_default().pages;
+                given += drop_run(image, one.block, run);
             }
         }
     }
     given
+}
+
+/// Drops a run; returns how many pages went.
+fn drop_run(image: &Image, block: u64, run: Run) -> u64 {
+    let Range { start, end } = Planned { block, run }.pages();
+    image.drop_clean(start, end).unwrap_or_default().pages
 }
 
 fn is_empty(image: &Image, from: u64, to: u64) -> bool {

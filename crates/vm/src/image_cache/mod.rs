@@ -21,7 +21,7 @@ use crate::image::{Identity, Image};
 use crate::policy::fairness::{self, give, reserve, watermarks, Memory};
 use crate::policy::Replacement;
 use crate::report::Report;
-use crate::track::{now_ns, Book, Tracker};
+use crate::track::{now_ns, types, Book, Tracker};
 use crate::Error;
 use kept::Kept;
 
@@ -94,10 +94,6 @@ impl ImageCache {
         image_cache.discover(now_ns())?;
         image_cache.share(now_ns());
         Ok(image_cache)
-    }
-
-    pub fn replacement(&self) -> Replacement {
-        self.settings.replacement
     }
 
     /// Changes the policy from the next round on.
@@ -267,34 +263,39 @@ impl ImageCache {
     }
 
     fn fetched_pages(&self) -> u64 {
-        let Some(tracker) = &self.tracker else {
-            return 0;
-        };
-        let counts = self
-            .images
-            .values()
-            .filter_map(|kept| tracker.image(kept.image.key));
+        let counts = self.images.values().filter_map(|kept| self.counts(kept));
         counts.map(|counts| counts.fetched_pages()).sum()
+    }
+
+    /// Counters of an image; `None`: not counted.
+    fn counts(&self, kept: &Kept) -> Option<types::image> {
+        self.tracker.as_ref()?.image(kept.image.key)
+    }
+
+    /// Counters of a machine; `None`: not counted.
+    fn counts_of(&self, machine: &Machine) -> Option<types::machine> {
+        self.tracker.as_ref()?.machine(machine.pid)
+    }
+
+    /// The images that a machine holds.
+    fn images_of(&self, machine: &Machine) -> impl Iterator<Item = &Kept> {
+        let pid = machine.pid;
+        let images = self.images.values();
+        images.filter(move |kept| kept.users.contains(&pid))
     }
 
     /// The machines as the policy sees them.
     fn shared_machines(&self) -> Vec<fairness::Machine> {
         let page = rustix::param::page_size() as u64;
         let machine = |machine: &Machine| {
-            let images = self.images.values();
-            let held = images.filter(|kept| kept.users.contains(&machine.pid));
-            let held = held.map(|kept| {
+            let held = self.images_of(machine).map(|kept| {
                 let cached = kept.resident.map_or(0, |resident| resident.cached);
                 cached * page / kept.users.len().max(1) as u64
             });
-            let counts = self
-                .tracker
-                .as_ref()
-                .and_then(|tracker| tracker.machine(machine.pid));
             fairness::Machine {
                 weight: self.weight(&machine.name),
                 held: Bytes(held.sum()),
-                used_at: counts.map_or(0, |counts| counts.used_ns),
+                used_at: self.counts_of(machine).map_or(0, |counts| counts.used_ns),
             }
         };
         self.machines.iter().map(machine).collect()

@@ -11,17 +11,11 @@ use crate::report::{ImageReport, MachineReport, Report};
 use crate::track::types;
 
 pub(super) fn report(image_cache: &ImageCache) -> Report {
-    let shares = &image_cache.shares;
+    let (shares, tracker) = (&image_cache.shares, image_cache.tracker.as_ref());
     let machines = image_cache.machines.iter().enumerate();
     Report {
-        policy: image_cache
-            .tracker
-            .as_ref()
-            .map(|_| image_cache.settings.replacement),
-        tracking: image_cache
-            .tracker
-            .as_ref()
-            .map(|tracker| tracker.tier().to_string()),
+        policy: tracker.map(|_| image_cache.settings.replacement),
+        tracking: tracker.map(|tracker| tracker.tier().to_string()),
         free_bytes: shares.memory.map(|memory| memory.free.0),
         cache_bytes: shares.memory.map(|memory| memory.cache.0),
         reserve_bytes: shares.reserve.map(|reserve| reserve.0),
@@ -33,16 +27,9 @@ pub(super) fn report(image_cache: &ImageCache) -> Report {
 }
 
 fn tell(image_cache: &ImageCache, at: usize, machine: &Machine) -> MachineReport {
-    let counts = image_cache
-        .tracker
-        .as_ref()
-        .and_then(|tracker| tracker.machine(machine.pid));
-    let its: Vec<&Kept> = image_cache
-        .images
-        .values()
-        .filter(|kept| kept.users.contains(&machine.pid))
-        .collect();
-    let all = its.iter().filter_map(|kept| counts_of(image_cache, kept));
+    let counts = image_cache.counts_of(machine);
+    let its: Vec<&Kept> = image_cache.images_of(machine).collect();
+    let all = its.iter().filter_map(|kept| image_cache.counts(kept));
     let (requested, fetched) = all.fold((0, 0), |(requested, fetched), counts| {
         (
             requested + counts.requested_pages,
@@ -72,10 +59,6 @@ fn tell(image_cache: &ImageCache, at: usize, machine: &Machine) -> MachineReport
     }
 }
 
-fn counts_of(image_cache: &ImageCache, kept: &Kept) -> Option<types::image> {
-    image_cache.tracker.as_ref()?.image(kept.image.key)
-}
-
 fn image(image_cache: &ImageCache, held: &Held) -> ImageReport {
     let mut told = ImageReport {
         path: held.path.clone(),
@@ -88,10 +71,7 @@ fn image(image_cache: &ImageCache, held: &Held) -> ImageReport {
         return told;
     };
     let image = &kept.image;
-    let counts = kept
-        .book
-        .as_ref()
-        .and_then(|_| counts_of(image_cache, kept));
+    let counts = kept.book.as_ref().and_then(|_| image_cache.counts(kept));
     let counted = |of: fn(&types::image) -> u64| counts.as_ref().map(|counts| bytes(of(counts)));
     let format = match (&image.qcow2, &image.damage) {
         (Some(_), _) => "qcow2",

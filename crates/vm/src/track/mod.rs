@@ -124,7 +124,7 @@ impl types::image {
 /// The attached programs and their maps.
 pub struct Tracker {
     /// Declared before `object`, so that the programs are detached before their maps go.
-    links: Vec<Link>,
+    _links: Vec<Link>,
     object: Object,
     tier: Tier,
     places: Places,
@@ -192,7 +192,7 @@ impl Tracker {
             }
         }
         Ok(Tracker {
-            links,
+            _links: links,
             object,
             tier,
             places: Places::default(),
@@ -201,11 +201,6 @@ impl Tracker {
 
     pub fn tier(&self) -> Tier {
         self.tier
-    }
-
-    /// Number of attached programs.
-    pub fn attached(&self) -> usize {
-        self.links.len()
     }
 
     /// Starts counting an image of `pages` pages. With `before`, the image's previous book, the new book

@@ -27,6 +27,12 @@ fn givers(roles: &[Role]) -> Vec<usize> {
         .collect()
 }
 
+/// The givers in mode `proportional` while memory is scarce.
+fn scarce_givers(holders: &[Holder], yellow_gives: bool) -> Vec<usize> {
+    let roles = roles(ColorRule::Unified, holders, Supply::Scarce, yellow_gives);
+    givers(&roles)
+}
+
 #[test]
 fn the_four_cases_of_table_ii() {
     for (colors, expected) in [
@@ -53,50 +59,21 @@ fn the_four_cases_of_table_ii() {
 #[test]
 fn yellow_gives_only_when_no_green_can_give_more() {
     let mut holders = [G, Y, R].map(holder);
-    assert_eq!(
-        givers(&roles(ColorRule::Unified, &holders, Supply::Scarce, true)),
-        [0]
-    );
+    assert_eq!(scarce_givers(&holders, true), [0]);
     holders[0].cap = Some(Bytes::mib(1));
-    assert_eq!(
-        givers(&roles(ColorRule::Unified, &holders, Supply::Scarce, true)),
-        [0, 1]
-    );
+    assert_eq!(scarce_givers(&holders, true), [0, 1]);
     holders[0].held = None;
-    assert_eq!(
-        givers(&roles(ColorRule::Unified, &holders, Supply::Scarce, true)),
-        [0, 1]
-    );
-    assert_eq!(
-        givers(&roles(
-            ColorRule::Unified,
-            &holders[1..],
-            Supply::Scarce,
-            true
-        )),
-        [0]
-    );
-    assert!(givers(&roles(
-        ColorRule::Unified,
-        &holders[1..],
-        Supply::Scarce,
-        false
-    ))
-    .is_empty());
+    assert_eq!(scarce_givers(&holders, true), [0, 1]);
+    assert_eq!(scarce_givers(&holders[1..], true), [0]);
+    assert!(scarce_givers(&holders[1..], false).is_empty());
 }
 
 #[test]
 fn without_a_red_that_wants_more_nothing_is_taken() {
     let mut holders = [G, Y, R].map(holder);
     holders[2].wants = false;
-    assert!(givers(&roles(ColorRule::Unified, &holders, Supply::Scarce, true)).is_empty());
-    assert!(givers(&roles(
-        ColorRule::Unified,
-        &holders[..2],
-        Supply::Scarce,
-        true
-    ))
-    .is_empty());
+    assert!(scarce_givers(&holders, true).is_empty());
+    assert!(scarce_givers(&holders[..2], true).is_empty());
 }
 
 #[test]

@@ -4,6 +4,16 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// A participant that could use more and could get less.
+fn measured(weight: f64, rate: f64) -> Measured {
+    Measured {
+        weight,
+        rate,
+        unused: false,
+        at_floor: false,
+    }
+}
+
 /// Bandwidth follows `weight * gain * bias`, normalized. The loop must find `bias`.
 fn run(weights: &[f64], bias: &[f64], periods: usize, period_s: f64) -> (Vec<f64>, Vec<f64>) {
     let config = FeedbackConfig::default();
@@ -13,12 +23,7 @@ fn run(weights: &[f64], bias: &[f64], periods: usize, period_s: f64) -> (Vec<f64
         let measured: Vec<Measured> = weights
             .iter()
             .zip(&rates)
-            .map(|(&weight, &rate)| Measured {
-                weight,
-                rate,
-                unused: false,
-                at_floor: false,
-            })
+            .map(|(&weight, &rate)| measured(weight, rate))
             .collect();
         let mut refs: Vec<&mut Controller> = controllers.iter_mut().collect();
         adjust(&mut refs, &measured, &config, period_s);
@@ -69,23 +74,11 @@ fn nobody_is_levelled_down_to_someone_who_cannot_use_more() {
     // The heavy group takes a tenth of its share and cannot take more.
     let measured = [
         Measured {
-            weight: 800.0,
-            rate: 8.0,
             unused: true,
-            at_floor: false,
+            ..measured(800.0, 8.0)
         },
-        Measured {
-            weight: 100.0,
-            rate: 46.0,
-            unused: false,
-            at_floor: false,
-        },
-        Measured {
-            weight: 100.0,
-            rate: 46.0,
-            unused: false,
-            at_floor: false,
-        },
+        measured(100.0, 46.0),
+        measured(100.0, 46.0),
     ];
     let mut controllers = [Controller::default(); 3];
     let mut refs: Vec<&mut Controller> = controllers.iter_mut().collect();
@@ -106,12 +99,7 @@ fn the_integral_does_not_wind_up_beyond_what_the_gain_may_reach() {
     let fed = [(1.0, 6.0), (1.0, 4.0)];
     let mut step = |rates: [(f64, f64); 2], n| {
         for _ in 0..n {
-            let measured = rates.map(|(weight, rate)| Measured {
-                weight,
-                rate,
-                unused: false,
-                at_floor: false,
-            });
+            let measured = rates.map(|(weight, rate)| measured(weight, rate));
             let mut refs: Vec<&mut Controller> = controllers.iter_mut().collect();
             adjust(&mut refs, &measured, &config, 1.0);
         }
@@ -125,15 +113,10 @@ fn the_integral_does_not_wind_up_beyond_what_the_gain_may_reach() {
 #[test]
 fn nothing_moves_without_bandwidth() {
     let mut controller = Controller::default();
-    let idle = Measured {
-        weight: 1.0,
-        rate: 0.0,
-        unused: false,
-        at_floor: false,
-    };
+    let idle = [measured(1.0, 0.0)];
     adjust(
         &mut [&mut controller],
-        &[idle],
+        &idle,
         &FeedbackConfig::default(),
         1.0,
     );

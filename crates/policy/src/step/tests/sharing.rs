@@ -1,19 +1,11 @@
 //! Steps on hosts whose groups share files: how ownership changes plans.
 
 use super::*;
-use crate::plan::Knob;
 use crate::snapshot::SharedFile;
-use crate::testing::{apply, group, host};
-use crate::units::Weight;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// Idle groups with these weights and this many MiB of page cache, IDs from 1.
 fn holding(groups: &[(u32, u64)], total_mib: u64) -> Snapshot {
-    let mut snapshot = Snapshot {
-        host: host(total_mib),
-        ..Snapshot::default()
-    };
+    let mut snapshot = testing::snapshot(total_mib, Vec::new());
     for (i, &(weight, mib)) in groups.iter().enumerate() {
         let mut g = group(i as u64 + 1, None, &format!("/g{i}"));
         g.weight = Some(Weight::new(weight).unwrap());

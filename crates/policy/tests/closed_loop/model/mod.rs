@@ -18,8 +18,7 @@ use std::time::Duration;
 use justitia_policy::color::{Channel, Color, Declared, Standing};
 use justitia_policy::plan::{Knob, Plan, Value};
 use justitia_policy::snapshot::{
-    Ages, BlockDevice, CacheCounters, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot,
-    Traffic, WeightSource,
+    BlockDevice, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic, WeightSource,
 };
 use justitia_policy::units::{Bytes, Limit, Weight};
 use justitia_policy::worth::{Curve, Point};
@@ -285,11 +284,9 @@ impl PageCacheHost {
 
     fn write(&mut self, i: usize) -> bool {
         let free = self.free();
-        let global_limit = (free
-            + self.cells.iter().map(Cell::clean).sum::<u64>()
-            + self.cells.iter().map(|c| c.dirty.len() as u64).sum::<u64>())
-            / 5;
+        let clean: u64 = self.cells.iter().map(Cell::clean).sum();
         let global_dirty: u64 = self.cells.iter().map(|c| c.dirty.len() as u64).sum();
+        let global_limit = (free + clean + global_dirty) / 5;
         let cell = &self.cells[i];
         let own_limit = cell.high.map_or(u64::MAX, |high| high / 5);
         if global_dirty >= global_limit {
@@ -345,22 +342,10 @@ impl PageCacheHost {
             cell.held_up = false;
         }
         while self.budget >= 1.0 {
-            let queued: u64 = self.cells.iter().map(Cell::queued).sum();
-            if queued == 0 {
+            let Some(i) = self.pick(Cell::queued) else {
                 self.budget = self.budget.min(1.0);
                 return;
-            }
-            let mut pick = self.random() % queued;
-            let i = self
-                .cells
-                .iter()
-                .position(|c| {
-                    let mine = c.queued();
-                    let hit = pick < mine;
-                    pick = pick.saturating_sub(mine);
-                    hit
-                })
-                .expect("the pick is below the sum");
+            };
             self.budget -= 1.0;
             if let Some(page) = self.cells[i].reads.pop_front() {
                 if self.charge(i) {
@@ -403,26 +388,29 @@ impl PageCacheHost {
                     c.clean()
                 }
             };
-            let sum: u64 = self.cells.iter().map(pressure).sum();
-            if sum == 0 {
+            let Some(victim) = self.pick(pressure) else {
                 return false;
-            }
-            let mut pick = self.random() % sum;
-            let victim = self
-                .cells
-                .iter()
-                .position(|c| {
-                    let mine = pressure(c);
-                    let hit = pick < mine;
-                    pick = pick.saturating_sub(mine);
-                    hit
-                })
-                .expect("the pick is below the sum");
+            };
             if !self.cells[victim].evict() {
                 return false;
             }
         }
         true
+    }
+
+    /// A random group, in the ratio of these numbers. `None`: all of them are zero.
+    fn pick(&mut self, of: impl Fn(&Cell) -> u64) -> Option<usize> {
+        let sum: u64 = self.cells.iter().map(&of).sum();
+        if sum == 0 {
+            return None;
+        }
+        let mut pick = self.random() % sum;
+        self.cells.iter().position(|c| {
+            let mine = of(c);
+            let hit = pick < mine;
+            pick = pick.saturating_sub(mine);
+            hit
+        })
     }
 
     fn random(&mut self) -> u64 {
@@ -517,12 +505,8 @@ impl Cell {
     fn seen(&self) -> Group {
         let bytes = |chunks: u64| Some(Bytes(chunks * CHUNK));
         Group {
-            id: GroupId(self.id),
-            parent: None,
-            path: format!("/app/{}", self.id),
             weight: Weight::new(self.weight).ok(),
             weight_source: WeightSource::OciBlockIo,
-            delegated: false,
             memory: Memory {
                 current: bytes(self.usage()),
                 file: bytes(self.file()),
@@ -550,9 +534,6 @@ impl Cell {
                 ),
                 ..Knobs::default()
             },
-            cache: CacheCounters::default(),
-            read_after_s: None,
-            ages: Ages::default(),
             worth: self.worth.clone(),
             declared: self.color.map(|color| Declared {
                 standing: Standing::Fresh,
@@ -561,6 +542,7 @@ impl Cell {
                 unchanged_s: 0.0,
                 reason: String::new(),
             }),
+            ..Group::new(GroupId(self.id), &format!("/app/{}", self.id))
         }
     }
 }

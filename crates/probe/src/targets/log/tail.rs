@@ -54,23 +54,22 @@ impl Tail {
 
     /// Passes each new line to `each`; returns the number of bytes that were skipped.
     pub(super) fn read(&mut self, mut each: impl FnMut(&str)) -> Result<u64, Trouble> {
+        self.follow(&mut each)
+            .map_err(|error| trouble(&self.path, &error))
+    }
+
+    fn follow(&mut self, each: &mut impl FnMut(&str)) -> io::Result<u64> {
         let mut skipped = 0;
         if let Some(open) = &mut self.open {
-            skipped += open
-                .rest(&mut self.partial, &mut each)
-                .map_err(|error| trouble(&self.path, &error))?;
+            skipped += open.rest(&mut self.partial, each)?;
         }
         match std::fs::metadata(&self.path) {
             Ok(there) => {
                 let id = (there.dev(), there.ino());
                 if self.open.as_ref().is_none_or(|open| open.id != id) {
-                    let mut open = self
-                        .open_file()
-                        .map_err(|error| trouble(&self.path, &error))?;
+                    let mut open = self.open_file()?;
                     self.partial.clear();
-                    skipped += open
-                        .rest(&mut self.partial, &mut each)
-                        .map_err(|error| trouble(&self.path, &error))?;
+                    skipped += open.rest(&mut self.partial, each)?;
                     self.open = Some(open);
                 }
                 Ok(skipped)
@@ -79,7 +78,7 @@ impl Tail {
             Err(error) if error.kind() == ErrorKind::NotFound && self.open.is_some() => Ok(skipped),
             Err(error) => {
                 self.begun |= error.kind() == ErrorKind::NotFound;
-                Err(trouble(&self.path, &error))
+                Err(error)
             }
         }
     }
