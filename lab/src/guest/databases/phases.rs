@@ -20,7 +20,7 @@ use crate::guest::agent::Agent;
 use crate::guest::disks::GuestDisk;
 use crate::guest::setup::{self, STATE};
 use crate::guest::{files, progress};
-use crate::load::clock::monotonic_ns;
+use crate::load::clock::{monotonic_ns, since_s};
 use crate::protocol::databases::{DatabaseSample, DatabasesJob, HostSample, Start};
 
 const PROGRESS_EVERY_S: u64 = 10;
@@ -117,7 +117,7 @@ impl<'a> Phases<'a> {
     }
 
     fn now_s(&self) -> f64 {
-        monotonic_ns().saturating_sub(self.begin_ns) as f64 / 1e9
+        since_s(self.begin_ns)
     }
 
     fn sleep_until(&self, at_s: f64) {

@@ -21,7 +21,7 @@ use anyhow::{anyhow, ensure, Context, Result};
 use libbpf_rs::{Link, Map, MapCore as _, MapFlags, Object};
 
 use super::files;
-use crate::load::clock::monotonic_ns;
+use crate::load::clock::{monotonic_ns, sleep_until};
 use crate::protocol::{Doing, Place, WaitProfile};
 use symbols::Symbols;
 
@@ -106,7 +106,7 @@ impl Tracer {
         let begin_ns = get(&control, offset_of!(types::control, begin_ns));
         let end_ns = get(&control, offset_of!(types::control, end_ns));
         ensure!(end_ns > begin_ns, "the tracer was given no window");
-        thread::sleep(Duration::from_nanos(end_ns.saturating_sub(monotonic_ns())));
+        sleep_until(end_ns);
         self.write_control(|control| put(control, offset_of!(types::control, stopped), 1))?;
         thread::sleep(GRACE);
 
