@@ -114,7 +114,7 @@ pub fn measure(
         files,
         seconds,
         cpu_busy,
-        agent_status: events.status(),
+        agent_status: events.status.and_then(StatusQuery::finish),
         commands,
         waits,
     })
@@ -148,7 +148,10 @@ impl<'a> Series<'a> {
     fn open(containers: &'a [Container], data: &GuestDisk) -> Self {
         Self {
             containers,
-            samplers: containers.iter().map(|c| c.sampler(&data.number)).collect(),
+            samplers: containers
+                .iter()
+                .map(|c| Sampler::open(&c.group, &data.number))
+                .collect(),
             baseline: Vec::new(),
             samples: vec![Vec::new(); containers.len()],
         }
@@ -235,9 +238,5 @@ impl<'a> Events<'a> {
         agent.spawn()?;
         progress("the agent was started again after the phase");
         Ok(())
-    }
-
-    fn status(self) -> Option<serde_json::Value> {
-        self.status.and_then(StatusQuery::finish)
     }
 }

@@ -103,7 +103,7 @@ fn window(running: &Running, observing: Observing, seconds: u32) -> Result<Windo
         agent.end()?;
         cost = Some(AgentCost {
             cpu_s,
-            ..agent.cost()
+            ..agent.cost
         });
     }
     Ok(Window {

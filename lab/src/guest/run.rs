@@ -289,7 +289,7 @@ fn report(
         cpu_busy: measured.cpu_busy,
         knobs_before,
         knobs_after,
-        agent: agent.map(Agent::cost),
+        agent: agent.map(|agent| agent.cost),
         agent_log: agent.map(Agent::log).unwrap_or_default(),
         agent_status: measured.agent_status,
         files: measured.files,

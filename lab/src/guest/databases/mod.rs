@@ -100,7 +100,7 @@ pub fn run(job: &DatabasesJob) -> Result<DatabasesReport> {
         containers,
         phases: spans,
         host,
-        agent: agent.as_ref().map(Agent::cost),
+        agent: agent.as_ref().map(|agent| agent.cost),
         agent_log: agent.as_ref().map(Agent::log).unwrap_or_default(),
         knobs_left: left_changed(knobs_before, knobs_after),
     })
