@@ -83,12 +83,12 @@ impl Running {
     }
 
     /// Ends it and returns the output of the commands.
-    pub fn end(mut self) -> Result<Vec<String>> {
+    pub fn end(self) -> Result<Vec<String>> {
         self.stop.store(true, Ordering::Release);
-        let said = self.commands.drain(..);
+        let said = self.commands.into_iter();
         let said = said.map(|thread| thread.join().unwrap_or_else(|_| "panicked".into()));
         let said = said.collect();
-        match self.stream.take().map(JoinHandle::join) {
+        match self.stream.map(JoinHandle::join) {
             Some(Ok(result)) => result.context("the stream of the root cgroup")?,
             Some(Err(_)) => anyhow::bail!("the stream of the root cgroup panicked"),
             None => {}
