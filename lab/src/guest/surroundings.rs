@@ -7,13 +7,14 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 
 use super::container::{set_weight, Container};
 use super::setup::{data_dir, CGROUP, TOOLS};
 use super::{files, progress};
+use crate::load::clock::{after, rest_until};
 use crate::load::io::{open, Buffer, IO_BYTES};
 use crate::load::sharing::write_uncached;
 use crate::protocol::{RootStream, Surroundings, TimedCommand, TimedWeight};
@@ -99,15 +100,7 @@ impl Running {
 
 /// Waits until this many seconds after the start; false if it has to stop before.
 fn wait(start: Instant, at_s: u32, stop: &AtomicBool) -> bool {
-    let then = start + Duration::from_secs(at_s.into());
-    while !stop.load(Ordering::Acquire) {
-        let left = then.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return true;
-        }
-        thread::sleep(left.min(Duration::from_millis(50)));
-    }
-    false
+    rest_until(after(start, at_s), || stop.load(Ordering::Acquire))
 }
 
 /// The driver is in the root cgroup, so its reads are charged there.
