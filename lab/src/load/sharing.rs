@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::clock::{after, rest_until};
-use super::io::{create, open, read_all, write, Buffer, DIRECT_ALIGN, IO_BYTES};
+use super::io::{make, open, read_all, Buffer, DIRECT_ALIGN};
 use super::shared::Page;
 use super::{Place, Workload};
 
@@ -99,10 +99,11 @@ impl Workload for Sharing {
 /// Writes a file without leaving it in the page cache; its size is rounded down to one that direct I/O can
 /// write.
 pub(crate) fn write_uncached(path: &Path, bytes: u64) -> Result<()> {
-    let mut out = create(path, true)?;
-    let bytes = bytes / DIRECT_ALIGN as u64 * DIRECT_ALIGN as u64;
-    write(&mut out, bytes, &Buffer::new(IO_BYTES), |_| ())?;
-    out.sync_all().context("fsync")
+    make(
+        path,
+        bytes / DIRECT_ALIGN as u64 * DIRECT_ALIGN as u64,
+        true,
+    )
 }
 
 pub(crate) fn read_once(path: &Path) -> Result<()> {
