@@ -68,10 +68,7 @@ mod tests {
                     mean_file_bytes: 8192,
                     ..Mix::default()
                 },
-                direct: false,
-                duty_s: None,
-                anon_growth_bytes_per_s: 0,
-                anon_most_bytes: 0,
+                ..Fileserver::default()
             },
             from_s: 1,
             until_s: Some(2),
