@@ -402,10 +402,10 @@ fn forge(plan: &Plan, done: &mut Done) {
     for shelf in ["crun", "runc"] {
         let shelf = plan.runtime.join(shelf);
         let (fifo, zero, huge) = (shelf.join("fifo"), shelf.join("zero"), shelf.join("huge"));
-        for (file, dir) in [("status", &fifo), ("state.json", &fifo)] {
+        for file in ["status", "state.json"] {
             // A FIFO: a careless open waits for a writer.
-            let node = dir.join(file);
-            let _ = fs::create_dir_all(dir);
+            let node = fifo.join(file);
+            let _ = fs::create_dir_all(&fifo);
             let mode = Mode::RUSR | Mode::WUSR;
             let _ = fs::remove_file(&node);
             let result = mknodat(CWD, &node, FileType::Fifo, mode, 0);
