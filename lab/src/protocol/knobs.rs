@@ -1,6 +1,6 @@
 //! Knobs that were left changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -22,9 +22,7 @@ impl KnobDifference {
         before: &BTreeMap<String, String>,
         after: &BTreeMap<String, String>,
     ) -> Vec<Self> {
-        let mut knobs: Vec<&String> = before.keys().chain(after.keys()).collect();
-        knobs.sort();
-        knobs.dedup();
+        let mut knobs: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
         knobs.retain(|knob| before.get(*knob) != after.get(*knob));
         let difference = |knob: &String| Self {
             knob: knob.clone(),
