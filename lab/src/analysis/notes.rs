@@ -59,11 +59,7 @@ pub fn notes(document: &Document) -> Vec<String> {
                 result.knob_differences.len()
             ));
         }
-        let failed: u32 = result
-            .runs
-            .iter()
-            .map(|run| run.record.head.failed_boots)
-            .sum();
+        let failed = result.failed_boots();
         if failed > 0 {
             notes.push(format!(
                 "{name}: the guest panicked {failed} times and was started again"
