@@ -230,11 +230,8 @@ fn cards(document: &Document) -> String {
 }
 
 fn has_responses(document: &Document) -> bool {
-    let results = document.policies.values();
-    results
-        .flat_map(|result| &result.responses)
-        .next()
-        .is_some()
+    let mut results = document.policies.values();
+    results.any(|result| !result.responses.is_empty())
 }
 
 /// The part of a run that the figures cover.
