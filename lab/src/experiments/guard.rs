@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::containers::ContainerSpec;
-use super::{At, Description, Measure, Setup, Workload};
+use super::{mib, At, Description, Measure, Setup, Workload};
 use crate::load::guard::{GuardRole, Server};
 use crate::load::Load;
 use crate::policy::Policy;
@@ -225,7 +225,6 @@ impl Setup for Parameters {
     }
 
     fn table(&self) -> Vec<(&'static str, String)> {
-        let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
         let mut rows = vec![("file", mib(self.file_bytes))];
         if self.anon_bytes > 0 {
             rows.push(("anonymous memory of the first", mib(self.anon_bytes)));
