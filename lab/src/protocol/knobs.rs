@@ -44,22 +44,17 @@ impl fmt::Display for KnobDifference {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::fixture::map;
 
     #[test]
     fn a_changed_a_new_and_a_lost_knob_are_all_differences() {
-        let map = |pairs: &[(&str, &str)]| {
-            pairs
-                .iter()
-                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-                .collect()
-        };
         let found = KnobDifference::between(
-            &map(&[
+            &map([
                 ("a/memory.low", "0"),
                 ("a/memory.high", "max"),
                 ("b/memory.low", "0"),
             ]),
-            &map(&[
+            &map([
                 ("a/memory.low", "5"),
                 ("a/memory.high", "max"),
                 ("c/memory.low", "0"),
