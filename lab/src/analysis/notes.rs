@@ -178,6 +178,12 @@ mod tests {
     use super::*;
     use crate::tests::fixture;
 
+    /// The first run under a policy.
+    fn first(document: &mut Document, policy: Policy) -> &mut RunRecord {
+        let result = document.policies.get_mut(&policy).unwrap();
+        &mut result.runs[0].record
+    }
+
     #[test]
     fn a_sound_run_has_no_notes_and_an_idle_disk_one() {
         let mut document = fixture::document("fileserver --weights 100,200 --disk-mbps 40");
@@ -189,11 +195,11 @@ mod tests {
     #[test]
     fn a_busy_host_is_the_first_thing_to_know() {
         let mut document = fixture::document("fileserver --weights 100,200");
-        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
-        result.runs[0].record.head.host_busy_with_others = Some(0.05);
+        let head = &mut first(&mut document, Policy::Memcg).head;
+        head.host_busy_with_others = Some(0.05);
         assert!(notes(&document).is_empty());
-        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
-        result.runs[0].record.head.host_busy_with_others = Some(0.4);
+        let head = &mut first(&mut document, Policy::Memcg).head;
+        head.host_busy_with_others = Some(0.4);
         assert!(notes(&document)[0].contains("40 % during memcg"));
         document.environment.settings.choices.clock = Clock::Instructions {
             shift: 0,
@@ -207,23 +213,19 @@ mod tests {
         let mut document = fixture::document("fileserver --weights 100,200");
         let policies = [Policy::Conventional, Policy::Memcg];
         for (policy, speed) in policies.into_iter().zip([600.0, 550.0]) {
-            let result = document.policies.get_mut(&policy).unwrap();
-            result.runs[0].record.head.host_speed = Some(speed);
+            first(&mut document, policy).head.host_speed = Some(speed);
         }
         assert!(notes(&document).is_empty());
-        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
-        result.runs[0].record.head.host_speed = Some(300.0);
+        first(&mut document, Policy::Memcg).head.host_speed = Some(300.0);
         assert!(notes(&document)[0].contains("0.50 during memcg"));
     }
 
     #[test]
     fn a_guest_without_idle_time_is_noted() {
         let mut document = fixture::document("fileserver --weights 100,200");
-        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
-        result.runs[0].record.guest_cpu_busy = Some(0.7);
+        first(&mut document, Policy::Memcg).guest_cpu_busy = Some(0.7);
         assert!(notes(&document).is_empty());
-        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
-        result.runs[0].record.guest_cpu_busy = Some(0.98);
+        first(&mut document, Policy::Memcg).guest_cpu_busy = Some(0.98);
         assert!(notes(&document)[0].contains("98 % busy under memcg"));
     }
 
