@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use rustix::fs::Advice;
-
 use crate::setup::fill;
-use crate::{host_pages, setup, Guest, ImageCache, Setup, MIB, PAGE, POLICIES};
+use crate::{
+    cache_of, drop_cached, host_pages, setup, Guest, ImageCache, Setup, MIB, PAGE, POLICIES,
+};
 
 /// The image that is read once: larger than what the disk delivers in a run.
 const LONG_BYTES: u64 = 3 << 30;
@@ -136,18 +136,10 @@ type Figures = [f64; 3];
 
 fn both(setup: &Setup, long: &Path, policy: &str) -> [Figures; 2] {
     let images = [setup.image.as_path(), long];
-    for image in images {
-        let file = fs::File::open(image).unwrap();
-        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-    }
-    let cache = if policy == "none" {
-        "none"
-    } else {
-        "writeback"
-    };
+    images.into_iter().for_each(drop_cached);
     let group = Group::new();
     let mut guests = images.map(|image| {
-        let guest = Guest::boot(&setup.machine_of(image), cache);
+        let guest = Guest::boot(&setup.machine_of(image), cache_of(policy));
         group.add(guest.child.id());
         guest
     });
