@@ -70,9 +70,9 @@ impl Running {
         });
         let weights = surroundings.weights.iter().cloned().map(|change| {
             let stop = Arc::clone(&stop);
-            thread::spawn(move || match reweight(&change, start, &stop) {
-                Ok(said) => said,
-                Err(error) => format!("{error:#}"),
+            thread::spawn(move || {
+                let said = reweight(&change, start, &stop);
+                said.unwrap_or_else(|error| format!("{error:#}"))
             })
         });
         let commands = commands.chain(weights).collect();

@@ -67,16 +67,9 @@ pub fn over_time(document: &Document) -> String {
             .containers
             .iter()
             .zip(&run.record.series)
-            .map(|(container, series)| {
-                let pairs = series
-                    .at_s
-                    .iter()
-                    .copied()
-                    .zip(series.color.iter().copied());
-                ColorRow {
-                    name: container.name.clone(),
-                    samples: pairs.collect(),
-                }
+            .map(|(container, series)| ColorRow {
+                name: container.name.clone(),
+                samples: at(series, series.color.iter().copied()),
             })
             .collect();
         let svg = phase_charts::colors(&format!("{}, colors", policy.name()), &phases, &rows);
@@ -165,6 +158,6 @@ fn series_lines(document: &Document, run: &AnalyzedRun, kind: &Kind) -> Vec<Line
     lines.map(line).collect()
 }
 
-fn at(series: &Series, values: impl Iterator<Item = Option<f64>>) -> Points {
+fn at<T>(series: &Series, values: impl Iterator<Item = T>) -> Vec<(f64, T)> {
     series.at_s.iter().copied().zip(values).collect()
 }
