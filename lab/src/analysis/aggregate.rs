@@ -96,6 +96,10 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     }
 }
 
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
 fn merge(values: &[&Value]) -> Value {
     let known: Vec<&Value> = values
         .iter()

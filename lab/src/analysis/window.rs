@@ -14,6 +14,7 @@
 
 use justitia_policy::metrics::{proportionality_variation, share_error, utility};
 
+use super::aggregate::mean;
 use super::figures::ContainerFigures;
 use super::figures::Figures;
 use super::ideal;
@@ -307,10 +308,6 @@ fn hit_ratio(read: f64, device_read: f64) -> Option<f64> {
 
 fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
-}
-
-fn mean(values: &[f64]) -> Option<f64> {
-    ratio(values.iter().sum(), values.len() as f64)
 }
 
 #[cfg(test)]
