@@ -97,13 +97,8 @@ mod tests {
         assert_eq!(policy["knobs_restored"], true);
         assert!(policy["agent"]["cpu_percent"].is_number());
         assert!(policy["spread"]["pv"]["max"].is_number());
-        assert_eq!(
-            policy["runs"][0]["series"][0]["at_s"]
-                .as_array()
-                .unwrap()
-                .len(),
-            51
-        );
+        let times = &policy["runs"][0]["series"][0]["at_s"];
+        assert_eq!(times.as_array().unwrap().len(), 51);
         assert!(value["policies"]["conventional"]["agent"].is_null());
     }
 

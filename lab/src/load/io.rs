@@ -116,12 +116,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let (written, read) = (Cell::new(0), Cell::new(0));
-        let mut file = open(
-            OpenOptions::new().write(true).create_new(true),
-            false,
-            &path,
-        )
-        .unwrap();
+        let mut options = OpenOptions::new();
+        let mut file = open(options.write(true).create_new(true), false, &path).unwrap();
         write(&mut file, 10_000, &Buffer::new(4096), |n| {
             written.set(written.get() + n);
         })
