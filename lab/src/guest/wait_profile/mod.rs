@@ -240,15 +240,11 @@ fn names(symbols: &Symbols, stack: &[u8]) -> Vec<String> {
 }
 
 fn get(bytes: &[u8], at: usize) -> u64 {
-    let mut word = [0; 8];
-    word.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_ne_bytes(word)
+    u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
 fn int(bytes: &[u8], at: usize) -> i32 {
-    let mut word = [0; 4];
-    word.copy_from_slice(&bytes[at..at + 4]);
-    i32::from_ne_bytes(word)
+    i32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
 fn put(bytes: &mut [u8], at: usize, value: u64) {
