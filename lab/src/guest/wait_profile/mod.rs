@@ -215,14 +215,13 @@ fn load(cgroup: u64, level: u32, spinning: bool) -> Result<Object> {
 }
 
 fn doing_of(number: u32) -> Option<Doing> {
-    [
-        (types::doing::RUNNING, Doing::Running),
-        (types::doing::RUNNABLE, Doing::Runnable),
-        (types::doing::BLOCKED, Doing::Blocked),
-        (types::doing::SPINNING, Doing::Spinning),
-    ]
-    .into_iter()
-    .find_map(|(in_kernel, doing)| (in_kernel.0 == number).then_some(doing))
+    match types::doing(number) {
+        types::doing::RUNNING => Some(Doing::Running),
+        types::doing::RUNNABLE => Some(Doing::Runnable),
+        types::doing::BLOCKED => Some(Doing::Blocked),
+        types::doing::SPINNING => Some(Doing::Spinning),
+        _ => None,
+    }
 }
 
 /// The functions of a stack. All addresses but the first are return addresses, one behind the call.
