@@ -75,18 +75,23 @@ pub fn notes(document: &Document) -> Vec<String> {
     notes
 }
 
-/// The policies with a run whose figure is at least `from`, with the highest value.
+/// The policies with a run whose figure is at least `from`, with the highest value in percent; `words` stand in
+/// between.
 fn policies_from(
     document: &Document,
     from: f64,
+    words: &str,
     figure: impl Fn(&RunRecord) -> Option<f64>,
-) -> Vec<(Policy, f64)> {
+) -> Option<String> {
     let most = |(policy, result): (Policy, &PolicyResult)| {
         let figures = result.runs.iter().filter_map(|run| figure(&run.record));
         Some((policy, figures.reduce(f64::max)?))
     };
     let all = document.in_order().filter_map(most);
-    all.filter(|(_, most)| *most >= from).collect()
+    list(
+        all.filter(|(_, most)| *most >= from)
+            .map(|(policy, most)| format!("{:.0} % {words} {}", most * 100.0, policy.name())),
+    )
 }
 
 /// The words with commas between them; `None` without words.
@@ -97,13 +102,9 @@ fn list(words: impl Iterator<Item = String>) -> Option<String> {
 
 /// On a host with other work, policies differ without cause.
 fn busy_host(document: &Document) -> Option<String> {
-    let busy = policies_from(document, QUIET_BELOW, |record| {
+    let busy = policies_from(document, QUIET_BELOW, "during", |record| {
         record.head.host_busy_with_others
-    });
-    let busy = busy
-        .iter()
-        .map(|(policy, most)| format!("{:.0} % during {}", most * 100.0, policy.name()));
-    let busy = list(busy)?;
+    })?;
     Some(format!(
         "other work took the host's CPU time ({busy}): do not compare totals or latencies; run \
          again on an idle host"
@@ -132,11 +133,9 @@ fn slow_host(document: &Document) -> Option<String> {
 
 /// A guest without CPU time to spare does not get faster by what a policy does with memory and disk.
 fn short_of_cpu(document: &Document) -> Option<String> {
-    let busy = policies_from(document, SHORT_FROM, |record| record.guest_cpu_busy);
-    let busy = busy
-        .iter()
-        .map(|(policy, most)| format!("{:.0} % busy under {}", most * 100.0, policy.name()));
-    let busy = list(busy)?;
+    let busy = policies_from(document, SHORT_FROM, "busy under", |record| {
+        record.guest_cpu_busy
+    })?;
     Some(format!(
         "the guest was short of CPU ({busy}), which is not divided by weight here: use larger files, a \
          slower disk or a faster host"

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{ensure, Result};
 
-use super::color::{judge, Seen};
+use super::color::judge;
 use super::look::look;
 use super::probe::{declared, Declarer};
 use super::server::Server;
@@ -209,14 +209,10 @@ impl<'a> Phases<'a> {
                 sample.transactions += said.transactions;
                 (sample.tps, sample.latency_ms) = (said.tps, said.latency_ms);
                 sample.queue = said.queue;
-                let seen = said
-                    .tps
-                    .zip(said.queue)
-                    .map(|(tps, queue)| Seen { tps, queue });
-                sample.color = seen.map(|seen| {
-                    let container = &self.job.containers[index];
-                    let offered = container.offered_tps[phase].unwrap_or_default();
-                    judge(container.objective_tps, offered, self.job.threads, seen)
+                let (job, container) = (self.job, &self.job.containers[index]);
+                let offered = container.offered_tps[phase].unwrap_or_default();
+                sample.color = said.tps.zip(said.queue).map(|(tps, queue)| {
+                    judge(container.objective_tps, offered, job.threads, tps, queue)
                 });
             }
             if let Some(declarer) = &mut clients.declarer {
