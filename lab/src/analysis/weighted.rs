@@ -43,14 +43,11 @@ impl Document {
         if let (Some(warmup_s), Measure::Window) = (warmup_s, environment.settings.measure) {
             environment.settings.warmup_s = warmup_s;
         }
-        let records = self
-            .policies
-            .into_iter()
+        let policies = self.policies.into_iter();
+        let records = policies
             .map(|(policy, result)| {
-                (
-                    policy,
-                    result.runs.into_iter().map(|run| run.record).collect(),
-                )
+                let runs = result.runs.into_iter();
+                (policy, runs.map(|run| run.record).collect())
             })
             .collect();
         Self::analyze(environment, records)
