@@ -369,11 +369,11 @@ fn the_gate_orders_opens_and_goes_on_arm64() {
 fn the_module_builds_for_the_newest_kernel() {
     let dir = tempfile::tempdir().unwrap();
     let [.., newest] = Series::ALL;
-    let (kernel, source) = (newest.into(), module_dir());
+    let kernel: Wanted = newest.into();
     let built = module(
         Architecture::Amd64,
         &kernel,
-        &source,
+        &module_dir(),
         "justitia",
         dir.path(),
     );

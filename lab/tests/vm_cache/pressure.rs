@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use crate::setup::fill;
 use crate::{
-    cache_of, drop_cached, host_pages, setup, Guest, ImageCache, Setup, MIB, PAGE, POLICIES,
+    cache_of, disk_bytes, drop_cached, host_pages, setup, Guest, ImageCache, Setup, MIB, PAGE,
+    POLICIES,
 };
 
 /// The image that is read once: larger than what the disk delivers in a run.
@@ -164,14 +165,8 @@ fn both(setup: &Setup, long: &Path, policy: &str) -> [Figures; 2] {
             sleep(Duration::from_secs(1));
             group.leave(CACHE_BYTES);
         }
-        let now = || {
-            [0, 1].map(|at| {
-                (
-                    read[at].load(Ordering::Relaxed),
-                    crate::disk_bytes(pids[at]),
-                )
-            })
-        };
+        let of = |at: usize| (read[at].load(Ordering::Relaxed), disk_bytes(pids[at]));
+        let now = || [0, 1].map(of);
         let (before, began) = (now(), Instant::now());
         let mut cached = [0.0; 2];
         let mut samples = 0.0;
