@@ -49,7 +49,7 @@ impl Answer {
     /// # Errors
     /// The text is not a report of this type.
     pub fn report<T: DeserializeOwned>(&self) -> Result<T, LabError> {
-        understood(&self.report)
+        serde_json::from_slice(&self.report).map_err(|error| not_understood(&error))
     }
 }
 
@@ -85,8 +85,9 @@ impl Guest for Machine {
             console_log: console.to_owned(),
             ..self.spec.clone()
         };
+        let job = serde_json::to_vec(job).map_err(|error| not_understood(&error))?;
         let watch = Watch::start();
-        let output = vm::run_guest(&spec, &job_text(job)?, progress)?;
+        let output = vm::run_guest(&spec, &job, progress)?;
         let host = watch.end();
         let facts = [
             ("acceleration", output.accelerator.name().to_owned()),
@@ -129,14 +130,6 @@ pub(crate) fn host_time(clock: Clock, guest_s: u64) -> Duration {
         Clock::Instructions { .. } => HOST_S_PER_S,
     };
     Duration::from_secs(guest_s * slower)
-}
-
-fn job_text(job: &Job) -> Result<Vec<u8>, LabError> {
-    serde_json::to_vec(job).map_err(|error| not_understood(&error))
-}
-
-fn understood<T: DeserializeOwned>(report: &[u8]) -> Result<T, LabError> {
-    serde_json::from_slice(report).map_err(|error| not_understood(&error))
 }
 
 fn not_understood(error: &serde_json::Error) -> LabError {

@@ -187,7 +187,7 @@ pub fn by_name<T>(
 }
 
 /// "did you mean 'x'?" if a valid name is near, otherwise the whole list.
-pub fn did_you_mean(wrong: &str, valid: &[&str]) -> String {
+fn did_you_mean(wrong: &str, valid: &[&str]) -> String {
     let list = format!("use one of: {}", valid.join(", "));
     valid
         .iter()

@@ -44,10 +44,7 @@ impl<W: Write> Progress<W> {
 
     /// Shows a message of the current step.
     pub fn say(&mut self, message: &str) {
-        let message: String = message
-            .chars()
-            .map(|c| if c.is_control() { ' ' } else { c })
-            .collect();
+        let message = message.replace(char::is_control, " ");
         let seconds = self.begin.elapsed().as_secs();
         let clock = format!("{}:{:02}", seconds / 60, seconds % 60);
         let separator = if self.step.is_empty() { "" } else { ": " };
@@ -94,10 +91,7 @@ impl<W: Write> Drop for Progress<W> {
 
 /// A message without its numbers.
 fn phase_of(message: &str) -> String {
-    message
-        .chars()
-        .filter(|c| !c.is_ascii_digit() && *c != '.')
-        .collect()
+    message.replace(|c: char| c.is_ascii_digit() || c == '.', "")
 }
 
 fn terminal_width() -> usize {

@@ -5,7 +5,7 @@ use serde_json::{json, Value};
 use crate::args::RunArgs;
 use crate::experiment::{Experiment, Plan};
 use crate::experiments::databases::scenario;
-use crate::policy::did_you_mean;
+use crate::policy::by_name;
 use justitia_machine::error::LabError;
 
 /// In the order of the list.
@@ -70,15 +70,8 @@ pub(crate) fn merged(mut one: Value, other: Value) -> Value {
 /// # Errors
 /// The error names the nearest existing experiment.
 pub fn find(name: &str) -> Result<&'static dyn Experiment, LabError> {
-    all()
-        .find(|experiment| experiment.name() == name)
-        .ok_or_else(|| {
-            let names: Vec<&str> = all().map(Experiment::name).collect();
-            LabError::usage(
-                format!("unknown experiment '{name}'"),
-                did_you_mean(name, &names),
-            )
-        })
+    let cause = || format!("unknown experiment '{name}'");
+    by_name(all(), |experiment| experiment.name(), name, cause)
 }
 
 #[cfg(test)]

@@ -47,6 +47,8 @@ pub fn render(document: &Document) -> String {
 
 fn setup(document: &Document) -> String {
     let settings = &document.environment.settings;
+    let choices = &settings.choices;
+    let scheduler = choices.scheduler.name();
     let window = match settings.measure {
         Measure::Window | Measure::Residency => {
             format!(
@@ -57,8 +59,8 @@ fn setup(document: &Document) -> String {
         Measure::Completion => "until each file was read".to_owned(),
         Measure::Phases => format!("{} s in phases", settings.seconds),
     };
-    let runs = if settings.choices.runs > 1 {
-        format!("median of {} runs", settings.choices.runs)
+    let runs = if choices.runs > 1 {
+        format!("median of {} runs", choices.runs)
     } else {
         "one run".to_owned()
     };
@@ -66,22 +68,18 @@ fn setup(document: &Document) -> String {
         "{} on Linux {}: {} MiB, {} CPUs{}, disk {} MB/s, {}, {} LRU; {window}; {runs}\n",
         document.experiment,
         document.kernel,
-        settings.choices.memory_bytes >> 20,
-        settings.choices.cpus,
-        match settings.choices.clock {
+        choices.memory_bytes >> 20,
+        choices.cpus,
+        match choices.clock {
             Clock::Host => String::new(),
             clock @ Clock::Instructions { .. } => format!(", clock: {clock}"),
         },
-        settings.choices.disk_mb_per_s,
-        match settings.choices.volume {
-            Some(volume) => format!(
-                "{} over {}",
-                volume.name(),
-                settings.choices.scheduler.name()
-            ),
-            None => settings.choices.scheduler.name().to_owned(),
+        choices.disk_mb_per_s,
+        match choices.volume {
+            Some(volume) => format!("{} over {scheduler}", volume.name()),
+            None => scheduler.to_owned(),
         },
-        lru_name(settings.choices.lru),
+        lru_name(choices.lru),
     )
 }
 

@@ -10,7 +10,7 @@ use std::fs;
 use std::time::Duration;
 
 use common::{machine, report_of, PROLOGUE};
-use justitia_lab::protocol::{Doing, WaitProfile};
+use justitia_lab::protocol::{Doing, Place, WaitProfile};
 use justitia_machine::kernels::Series;
 
 /// Name of the program under test; the script takes its usual name.
@@ -61,13 +61,10 @@ fn look(series: Series) {
     assert!(accounted <= window * 1.001);
     assert!(accounted > seen.seconds * 4.0 * 0.95);
     assert!(spent(Doing::Running) > 0.0 && spent(Doing::Runnable) > 0.0);
-    let named = |place: &&justitia_lab::protocol::Place| {
+    let named = |place: &Place| {
         place.doing == Doing::Blocked && place.frames.iter().any(|f| f.contains("schedule"))
     };
-    assert!(
-        seen.places.iter().any(|place| named(&place)),
-        "no stacks: {report}"
-    );
+    assert!(seen.places.iter().any(named), "no stacks: {report}");
 }
 
 #[test]

@@ -18,21 +18,15 @@ pub struct Range {
 impl Range {
     /// Range of the known values; `None` if none is.
     pub fn of(values: impl IntoIterator<Item = Option<f64>>) -> Option<Self> {
-        values
-            .into_iter()
-            .flatten()
-            .fold(None, |range: Option<Self>, value| {
-                Some(range.map_or(
-                    Self {
-                        min: value,
-                        max: value,
-                    },
-                    |range| Self {
-                        min: range.min.min(value),
-                        max: range.max.max(value),
-                    },
-                ))
-            })
+        let one = |value| Self {
+            min: value,
+            max: value,
+        };
+        let known = values.into_iter().flatten().map(one);
+        known.reduce(|a, b| Self {
+            min: a.min.min(b.min),
+            max: a.max.max(b.max),
+        })
     }
 }
 
@@ -102,6 +96,10 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     }
 }
 
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
 fn merge(values: &[&Value]) -> Value {
     let known: Vec<&Value> = values
         .iter()
@@ -126,12 +124,8 @@ fn merge(values: &[&Value]) -> Value {
             .into(),
         Value::Array(items) => (0..items.len())
             .map(|i| {
-                merge(
-                    &known
-                        .iter()
-                        .filter_map(|value| value.get(i))
-                        .collect::<Vec<_>>(),
-                )
+                let each: Vec<&Value> = known.iter().filter_map(|value| value.get(i)).collect();
+                merge(&each)
             })
             .collect(),
         _ => first.clone(),

@@ -1,7 +1,7 @@
 //! Effects of a hostile tenant on the others: bandwidth beside it over bandwidth beside an honest one, and
 //! whether the agent stayed within its bounds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -67,12 +67,10 @@ pub fn figures(
         let least = attacks.entry(name.clone()).or_insert(count);
         *least = count.min(*least);
     }
-    let mut unmanaged: Vec<String> = reports
+    let unmanaged: BTreeSet<String> = reports
         .iter()
         .flat_map(|report| report.unmanaged_written.clone())
         .collect();
-    unmanaged.sort();
-    unmanaged.dedup();
     Some(HostileFigures {
         honest: honest
             .iter()
@@ -90,7 +88,7 @@ pub fn figures(
         problems: problems
             .collect::<Option<Vec<usize>>>()
             .and_then(|counts| counts.into_iter().max()),
-        unmanaged_written: unmanaged,
+        unmanaged_written: unmanaged.into_iter().collect(),
         control_characters: reports.iter().map(|report| report.control_characters).sum(),
         attacks,
     })

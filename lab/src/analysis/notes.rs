@@ -59,11 +59,7 @@ pub fn notes(document: &Document) -> Vec<String> {
                 result.knob_differences.len()
             ));
         }
-        let failed: u32 = result
-            .runs
-            .iter()
-            .map(|run| run.record.head.failed_boots)
-            .sum();
+        let failed = result.failed_boots();
         if failed > 0 {
             notes.push(format!(
                 "{name}: the guest panicked {failed} times and was started again"
@@ -79,18 +75,23 @@ pub fn notes(document: &Document) -> Vec<String> {
     notes
 }
 
-/// The policies with a run whose figure is at least `from`, with the highest value.
+/// The policies with a run whose figure is at least `from`, with the highest value in percent; `words` stand in
+/// between.
 fn policies_from(
     document: &Document,
     from: f64,
+    words: &str,
     figure: impl Fn(&RunRecord) -> Option<f64>,
-) -> Vec<(Policy, f64)> {
+) -> Option<String> {
     let most = |(policy, result): (Policy, &PolicyResult)| {
         let figures = result.runs.iter().filter_map(|run| figure(&run.record));
         Some((policy, figures.reduce(f64::max)?))
     };
     let all = document.in_order().filter_map(most);
-    all.filter(|(_, most)| *most >= from).collect()
+    list(
+        all.filter(|(_, most)| *most >= from)
+            .map(|(policy, most)| format!("{:.0} % {words} {}", most * 100.0, policy.name())),
+    )
 }
 
 /// The words with commas between them; `None` without words.
@@ -101,13 +102,9 @@ fn list(words: impl Iterator<Item = String>) -> Option<String> {
 
 /// On a host with other work, policies differ without cause.
 fn busy_host(document: &Document) -> Option<String> {
-    let busy = policies_from(document, QUIET_BELOW, |record| {
+    let busy = policies_from(document, QUIET_BELOW, "during", |record| {
         record.head.host_busy_with_others
-    });
-    let busy = busy
-        .iter()
-        .map(|(policy, most)| format!("{:.0} % during {}", most * 100.0, policy.name()));
-    let busy = list(busy)?;
+    })?;
     Some(format!(
         "other work took the host's CPU time ({busy}): do not compare totals or latencies; run \
          again on an idle host"
@@ -136,11 +133,9 @@ fn slow_host(document: &Document) -> Option<String> {
 
 /// A guest without CPU time to spare does not get faster by what a policy does with memory and disk.
 fn short_of_cpu(document: &Document) -> Option<String> {
-    let busy = policies_from(document, SHORT_FROM, |record| record.guest_cpu_busy);
-    let busy = busy
-        .iter()
-        .map(|(policy, most)| format!("{:.0} % busy under {}", most * 100.0, policy.name()));
-    let busy = list(busy)?;
+    let busy = policies_from(document, SHORT_FROM, "busy under", |record| {
+        record.guest_cpu_busy
+    })?;
     Some(format!(
         "the guest was short of CPU ({busy}), which is not divided by weight here: use larger files, a \
          slower disk or a faster host"
@@ -182,6 +177,12 @@ mod tests {
     use super::*;
     use crate::tests::fixture;
 
+    /// The first run under a policy.
+    fn first(document: &mut Document, policy: Policy) -> &mut RunRecord {
+        let result = document.policies.get_mut(&policy).unwrap();
+        &mut result.runs[0].record
+    }
+
     #[test]
     fn a_sound_run_has_no_notes_and_an_idle_disk_one() {
         let mut document = fixture::document("fileserver --weights 100,200 --disk-mbps 40");
@@ -193,11 +194,11 @@ mod tests {
     #[test]
     fn a_busy_host_is_the_first_thing_to_know() {
         let mut document = fixture::document("fileserver --weights 100,200");
-        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
-        result.runs[0].record.head.host_busy_with_others = Some(0.05);
+        let head = &mut first(&mut document, Policy::Memcg).head;
+        head.host_busy_with_others = Some(0.05);
         assert!(notes(&document).is_empty());
-        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
-        result.runs[0].record.head.host_busy_with_others = Some(0.4);
+        let head = &mut first(&mut document, Policy::Memcg).head;
+        head.host_busy_with_others = Some(0.4);
         assert!(notes(&document)[0].contains("40 % during memcg"));
         document.environment.settings.choices.clock = Clock::Instructions {
             shift: 0,
@@ -211,23 +212,19 @@ mod tests {
         let mut document = fixture::document("fileserver --weights 100,200");
         let policies = [Policy::Conventional, Policy::Memcg];
         for (policy, speed) in policies.into_iter().zip([600.0, 550.0]) {
-            let result = document.policies.get_mut(&policy).unwrap();
-            result.runs[0].record.head.host_speed = Some(speed);
+            first(&mut document, policy).head.host_speed = Some(speed);
         }
         assert!(notes(&document).is_empty());
-        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
-        result.runs[0].record.head.host_speed = Some(300.0);
+        first(&mut document, Policy::Memcg).head.host_speed = Some(300.0);
         assert!(notes(&document)[0].contains("0.50 during memcg"));
     }
 
     #[test]
     fn a_guest_without_idle_time_is_noted() {
         let mut document = fixture::document("fileserver --weights 100,200");
-        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
-        result.runs[0].record.guest_cpu_busy = Some(0.7);
+        first(&mut document, Policy::Memcg).guest_cpu_busy = Some(0.7);
         assert!(notes(&document).is_empty());
-        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
-        result.runs[0].record.guest_cpu_busy = Some(0.98);
+        first(&mut document, Policy::Memcg).guest_cpu_busy = Some(0.98);
         assert!(notes(&document)[0].contains("98 % busy under memcg"));
     }
 

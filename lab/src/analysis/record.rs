@@ -12,7 +12,7 @@ use crate::protocol::{
     AgentCost, ContainerReport, GuestReport, KnobDifference, PhaseReport, Sample, TenantReport,
 };
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     #[serde(flatten)]
     pub head: Run,

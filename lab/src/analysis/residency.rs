@@ -46,21 +46,16 @@ pub struct FileFigures {
 impl FileFigures {
     /// The figures of a file if pollution begins at `from_s`.
     pub fn of(series: &FileSeries, from_s: f64) -> Self {
-        let looks = || series.at_s.iter().zip(&series.resident_bytes);
         let mb = |bytes: u64| bytes as f64 / 1e6;
-        let last = |looks: &mut dyn Iterator<Item = (&f64, &Option<u64>)>| {
-            looks.filter_map(|(_, bytes)| *bytes).last().map(mb)
-        };
+        let looks = series.at_s.iter().zip(&series.resident_bytes);
+        let known = looks.filter_map(|(at, bytes)| Some((*at, mb((*bytes)?))));
+        let (before, after): (Vec<_>, Vec<_>) = known.partition(|(at, _)| *at <= from_s);
         Self {
             name: series.name.clone(),
             size_mb: Some(mb(series.bytes)),
-            before_mb: last(&mut looks().filter(|(at, _)| **at <= from_s)),
-            least_mb: looks()
-                .filter(|(at, _)| **at > from_s)
-                .filter_map(|(_, bytes)| *bytes)
-                .min()
-                .map(mb),
-            end_mb: last(&mut looks().filter(|(at, _)| **at > from_s)),
+            before_mb: before.last().map(|(_, mb)| *mb),
+            least_mb: after.iter().map(|(_, mb)| *mb).reduce(f64::min),
+            end_mb: after.last().map(|(_, mb)| *mb),
         }
     }
 

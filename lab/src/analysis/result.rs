@@ -97,4 +97,12 @@ impl PolicyResult {
             runs,
         }
     }
+
+    /// Boots that failed before one succeeded, over the runs.
+    pub fn failed_boots(&self) -> u32 {
+        self.runs
+            .iter()
+            .map(|run| run.record.head.failed_boots)
+            .sum()
+    }
 }

@@ -43,14 +43,11 @@ impl Document {
         if let (Some(warmup_s), Measure::Window) = (warmup_s, environment.settings.measure) {
             environment.settings.warmup_s = warmup_s;
         }
-        let records = self
-            .policies
-            .into_iter()
+        let policies = self.policies.into_iter();
+        let records = policies
             .map(|(policy, result)| {
-                (
-                    policy,
-                    result.runs.into_iter().map(|run| run.record).collect(),
-                )
+                let runs = result.runs.into_iter();
+                (policy, runs.map(|run| run.record).collect())
             })
             .collect();
         Self::analyze(environment, records)
@@ -97,13 +94,8 @@ mod tests {
         assert_eq!(policy["knobs_restored"], true);
         assert!(policy["agent"]["cpu_percent"].is_number());
         assert!(policy["spread"]["pv"]["max"].is_number());
-        assert_eq!(
-            policy["runs"][0]["series"][0]["at_s"]
-                .as_array()
-                .unwrap()
-                .len(),
-            51
-        );
+        let times = &policy["runs"][0]["series"][0]["at_s"];
+        assert_eq!(times.as_array().unwrap().len(), 51);
         assert!(value["policies"]["conventional"]["agent"].is_null());
     }
 

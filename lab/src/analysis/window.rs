@@ -14,6 +14,7 @@
 
 use justitia_policy::metrics::{proportionality_variation, share_error, utility};
 
+use super::aggregate::mean;
 use super::figures::ContainerFigures;
 use super::figures::Figures;
 use super::ideal;
@@ -62,9 +63,9 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
     let containers = settings
         .containers
         .iter()
-        .zip(&tallies)
+        .zip(record.series.iter().zip(&tallies))
         .enumerate()
-        .map(|(i, (spec, tally))| ContainerFigures {
+        .map(|(i, (spec, (series, tally)))| ContainerFigures {
             name: spec.name.clone(),
             weight: spec.weight,
             ideal_share: shares.get(i).copied(),
@@ -75,11 +76,7 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
             mb_per_s: Some(all[i]),
             read_mb_per_s: Some(reads[i]),
             write_mb_per_s: Some(writes[i]),
-            phases: record
-                .series
-                .get(i)
-                .map(|series| series.phases.iter().map(PhaseFigures::of).collect())
-                .unwrap_or_default(),
+            phases: series.phases.iter().map(PhaseFigures::of).collect(),
             ..tally.container()
         })
         .collect();
@@ -89,19 +86,17 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
     let in_window = settings.measure != Measure::Completion;
     // Containers that share files do not compete for bandwidth.
     let compared = !matches!(settings.measure, Measure::Residency | Measure::Phases);
-    let pv = |rates: &[f64]| {
-        compared
-            .then(|| proportionality_variation(&weights, rates))
-            .flatten()
+    let metric = |of: fn(&[u32], &[f64]) -> Option<f64>, rates: &[f64]| {
+        of(&weights, rates).filter(|_| compared)
     };
     Figures {
         containers,
-        pv: pv(&all),
-        pv_reads: pv(&reads),
-        pv_writes: pv(&writes),
+        pv: metric(proportionality_variation, &all),
+        pv_reads: metric(proportionality_variation, &reads),
+        pv_writes: metric(proportionality_variation, &writes),
         pv_while_all_work: while_all_work(settings, record, &weights, to_s),
-        share_error: compared.then(|| share_error(&weights, &all)).flatten(),
-        utility: compared.then(|| utility(&weights, &all)).flatten(),
+        share_error: metric(share_error, &all),
+        utility: metric(utility, &all),
         total_mb_per_s: per_second(|t| t.read + t.write),
         read_mb_per_s: per_second(|t| t.read),
         write_mb_per_s: per_second(|t| t.write),
@@ -165,14 +160,7 @@ impl Tally {
         let indices: Vec<usize> = (0..series.at_s.len()).filter(inside).collect();
         let low: Option<Vec<f64>> = indices
             .iter()
-            .map(|&i| {
-                series
-                    .low_bytes
-                    .get(i)
-                    .copied()
-                    .flatten()
-                    .map(|bytes| bytes as f64)
-            })
+            .map(|&i| Some((*series.low_bytes.get(i)?)? as f64))
             .collect();
         let cache: Vec<f64> = indices
             .iter()
@@ -320,10 +308,6 @@ fn hit_ratio(read: f64, device_read: f64) -> Option<f64> {
 
 fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
-}
-
-fn mean(values: &[f64]) -> Option<f64> {
-    ratio(values.iter().sum(), values.len() as f64)
 }
 
 #[cfg(test)]

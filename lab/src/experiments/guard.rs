@@ -6,12 +6,10 @@
 //! no limit, displaces the page cache of a group within its limit. Each container measures itself in a quiet
 //! phase and in one under pressure. Sizes in bytes, times in seconds after the common start.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::containers::ContainerSpec;
-use super::{At, Description, Measure, Setup, Workload};
+use super::{mib, At, Description, Measure, Setup, Workload};
 use crate::load::guard::{GuardRole, Server};
 use crate::load::Load;
 use crate::policy::Policy;
@@ -192,32 +190,31 @@ impl Setup for Parameters {
         let own = format!("/run/justitia-lab/data/{}/set/own", name(0));
         let more = (self.anon_bytes + RESERVE_MORE).to_string();
         let (first, second) = (format!("/app/{}", name(0)), format!("/app/{}", name(1)));
-        let commands = match self.pitfall {
-            Pitfall::Startup => {
-                let line = ["reserve", &*first, &*more, "--for", "60s"];
-                vec![command(RESERVE_AT_S, &line)]
-            }
-            Pitfall::Stolen => vec![command(1, &["warm", &*own, "--group", &*second])],
-            Pitfall::Root => Vec::new(),
-        };
-        // A page cache full of dirty pages: by the kernel's default a fifth of it may be dirty, with
-        // throughput profiles and older systems more.
-        let vm = match self.pitfall {
-            Pitfall::Startup => [("dirty_background_ratio", "60"), ("dirty_ratio", "70")]
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .into(),
-            _ => BTreeMap::new(),
-        };
-        Surroundings {
-            vm,
+        let mut surroundings = Surroundings {
             memory_max: vec![self.memory_max_bytes],
             root_stream: self.root_bytes.map(|bytes| RootStream {
                 bytes,
                 from_s: self.pressure_at_s,
             }),
-            commands,
             ..Surroundings::default()
+        };
+        match self.pitfall {
+            Pitfall::Startup => {
+                // A page cache full of dirty pages: by the kernel's default a fifth of it may be dirty, with
+                // throughput profiles and older systems more.
+                surroundings.vm = [("dirty_background_ratio", "60"), ("dirty_ratio", "70")]
+                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                    .into();
+                let line = ["reserve", &*first, &*more, "--for", "60s"];
+                surroundings.commands.push(command(RESERVE_AT_S, &line));
+            }
+            Pitfall::Stolen => {
+                let line = ["warm", &*own, "--group", &*second];
+                surroundings.commands.push(command(1, &line));
+            }
+            Pitfall::Root => {}
         }
+        surroundings
     }
 
     fn bytes(&self, _containers: u64) -> u64 {
@@ -225,7 +222,6 @@ impl Setup for Parameters {
     }
 
     fn table(&self) -> Vec<(&'static str, String)> {
-        let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
         let mut rows = vec![("file", mib(self.file_bytes))];
         if self.anon_bytes > 0 {
             rows.push(("anonymous memory of the first", mib(self.anon_bytes)));

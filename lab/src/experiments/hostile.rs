@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::containers::ContainerSpec;
-use super::{fileserver, At, Description, Measure, Setup, Workload};
+use super::{fileserver, mib, At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
 use crate::protocol::{Attacks, Load, Policy, Surroundings, TENANT};
 use justitia_machine::error::LabError;
@@ -86,7 +86,6 @@ impl Setup for Parameters {
     }
 
     fn table(&self) -> Vec<(&'static str, String)> {
-        let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
         let mut rows = self.fileserver.table();
         if !self.attacks.only.is_empty() {
             rows.push(("tenant attacks with", format!("{:?}", self.attacks.only)));

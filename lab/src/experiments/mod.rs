@@ -138,6 +138,11 @@ pub trait Setup {
     fn settle(&self, _containers: &mut [ContainerSpec], _named: bool) {}
 }
 
+/// A size as text.
+pub fn mib(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}
+
 /// A change of who works, or by which weight.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{At, Description, Measure, Setup, Workload};
+use super::{mib, At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
 use crate::choices::size_in_range;
 use crate::load::reread::Reread;
@@ -82,8 +82,8 @@ impl Setup for Parameters {
 
     fn table(&self) -> Vec<(&'static str, String)> {
         vec![
-            ("file size", format!("{} MiB", self.file_bytes >> 20)),
-            ("polluter", format!("{} MiB", self.polluter_bytes >> 20)),
+            ("file size", mib(self.file_bytes)),
+            ("polluter", mib(self.polluter_bytes)),
         ]
     }
 

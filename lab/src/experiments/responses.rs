@@ -118,21 +118,18 @@ impl Setup for Parameters {
     fn surroundings(&self, containers: &[ContainerSpec], policy: Policy) -> Surroundings {
         let (at_s, weight) = (self.weight_at_s, self.new_weight);
         let group = format!("/app/{}", containers[REWEIGHTED].name);
+        let mut surroundings = Surroundings::default();
         if policy.runs_agent() {
             let arguments = ["weight".to_owned(), group, weight.to_string()].into();
-            return Surroundings {
-                commands: vec![TimedCommand { at_s, arguments }],
-                ..Surroundings::default()
-            };
-        }
-        Surroundings {
-            weights: vec![TimedWeight {
+            surroundings.commands.push(TimedCommand { at_s, arguments });
+        } else {
+            surroundings.weights.push(TimedWeight {
                 at_s,
                 group,
                 weight,
-            }],
-            ..Surroundings::default()
+            });
         }
+        surroundings
     }
 
     fn events(&self, containers: &[ContainerSpec]) -> Vec<Event> {

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{At, Description, Measure, Setup, Workload};
+use super::{mib, At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
 use crate::choices::size_in_range;
 use crate::load::sharing::{Sharing, SharingRole};
@@ -92,7 +92,6 @@ impl Setup for Parameters {
     }
 
     fn table(&self) -> Vec<(&'static str, String)> {
-        let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
         vec![
             ("shared file", mib(self.shared_bytes)),
             ("private file of the first two", mib(self.own_bytes)),

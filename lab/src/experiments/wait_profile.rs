@@ -62,17 +62,15 @@ impl Plan for WaitProfilePlan {
             ));
         };
         let choices = &self.settings.choices;
-        let mut facts = answer.machine;
-        facts.extend([
-            ("clock".to_owned(), choices.clock.to_string()),
-            ("cpus".to_owned(), choices.cpus.to_string()),
-            ("memory_bytes".to_owned(), choices.memory_bytes.to_string()),
-            (
-                "disk_mb_per_s".to_owned(),
-                choices.disk_mb_per_s.to_string(),
-            ),
-        ]);
-        let document = analysis::Document::of(&report, seen, facts, self.command.clone());
+        let facts = [
+            ("clock", choices.clock.to_string()),
+            ("cpus", choices.cpus.to_string()),
+            ("memory_bytes", choices.memory_bytes.to_string()),
+            ("disk_mb_per_s", choices.disk_mb_per_s.to_string()),
+        ];
+        let mut machine = answer.machine;
+        machine.extend(facts.map(|(name, value)| (name.to_owned(), value)));
+        let document = analysis::Document::of(&report, seen, machine, self.command.clone());
         self.document = Some(document);
         Ok(format!("{} places", seen.places.len()))
     }

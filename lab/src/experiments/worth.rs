@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::containers::ContainerSpec;
-use super::{At, Description, Measure, Setup, Workload};
+use super::{mib, At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
 use crate::choices::size_in_range;
 use crate::load::worth::Worth;
@@ -92,7 +92,6 @@ impl Setup for Parameters {
     }
 
     fn table(&self) -> Vec<(&'static str, String)> {
-        let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
         vec![
             ("the reader's file", mib(self.file_bytes)),
             ("the scan's file", mib(self.scan_bytes)),

@@ -80,7 +80,8 @@ pub struct Agent {
     child: Option<Child>,
     killed: bool,
     ready: bool,
-    cost: AgentCost,
+    /// Its cost so far; CPU time is added when a process ends.
+    pub cost: AgentCost,
 }
 
 impl Agent {
@@ -255,11 +256,6 @@ impl Agent {
             // Not yet reaped, so its id is still its own. If it just ended, the error does not matter.
             let _ = kill_process(Pid::from_child(child), signal);
         }
-    }
-
-    /// Its cost so far; CPU time is added when a process ends.
-    pub fn cost(&self) -> AgentCost {
-        self.cost
     }
 
     pub fn log(&self) -> String {

@@ -13,7 +13,7 @@ use anyhow::{bail, ensure, Context, Result};
 
 use super::oci::{self, Bind, Bundle};
 use super::setup::{data_dir, make_group, CGROUP, STATE, TOOLS};
-use super::{files, holds_within, sample::Sampler};
+use super::{files, holds_within};
 use crate::load::shared::{Command as Order, Mapping, Status};
 use crate::load::{Place, Spec};
 use crate::protocol::{ContainerJob, GuestJob, Scheduler};
@@ -138,10 +138,6 @@ impl Container {
 
     pub fn populated(&self) -> bool {
         files::populated(&self.group)
-    }
-
-    pub fn sampler(&self, device: &str) -> Sampler {
-        Sampler::open(&self.group, device)
     }
 
     /// Kills all its processes.

@@ -19,6 +19,20 @@ pub struct GuestDisk {
     pub queues: Vec<String>,
 }
 
+impl GuestDisk {
+    /// The disk of this directory in /sys/block.
+    pub fn of(dir: &Path) -> Result<Self> {
+        let name = dir.file_name().unwrap_or_default();
+        let name = name.to_string_lossy().into_owned();
+        Ok(Self {
+            node: Path::new("/dev").join(&name),
+            number: files::read(&dir.join("dev"))?,
+            queues: vec![name.clone()],
+            name,
+        })
+    }
+}
+
 pub fn find(serial: &str) -> Result<GuestDisk> {
     find_below(Path::new("/sys/block"), serial)
 }
@@ -31,18 +45,7 @@ fn find_below(sys_block: &Path, serial: &str) -> Result<GuestDisk> {
         // Other kinds of disks have no serial number there.
         let found = fs::read_to_string(dir.join("device/serial"));
         if found.is_ok_and(|text| text.trim() == serial) {
-            let name = dir
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            let number = files::read(&dir.join("dev"))?;
-            return Ok(GuestDisk {
-                node: Path::new("/dev").join(&name),
-                queues: vec![name.clone()],
-                name,
-                number,
-            });
+            return GuestDisk::of(&dir);
         }
     }
     bail!("no disk with serial number {serial:?} is attached to this guest")

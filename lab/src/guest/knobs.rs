@@ -34,11 +34,10 @@ fn collect(root: &Path, dir: &Path, knobs: &mut BTreeMap<String, String>) {
         let Ok(metadata) = entry.metadata() else {
             continue;
         };
-        if metadata.is_dir() && entry.file_name() == FLEETING {
-            continue;
-        }
         if metadata.is_dir() {
-            collect(root, &path, knobs);
+            if entry.file_name() != FLEETING {
+                collect(root, &path, knobs);
+            }
         } else if is_knob(
             &entry.file_name().to_string_lossy(),
             metadata.permissions().mode(),

@@ -26,9 +26,8 @@ pub struct Liar {
 impl Liar {
     /// A liar for the cgroup at `group`.
     pub fn new(group: &Path, lie: Lie) -> Self {
-        let group = group.to_owned();
         Self {
-            group,
+            group: group.to_owned(),
             lie,
             count: 0,
         }

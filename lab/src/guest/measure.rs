@@ -3,7 +3,6 @@
 //! Each sample carries its actual time. A driver that is late under emulation skips a second instead of
 //! taking two samples close together.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -17,7 +16,7 @@ use super::residency::Watched;
 use super::sample::{since, Sampler};
 use super::surroundings::Running;
 use super::wait_profile::Tracer;
-use crate::load::clock::monotonic_ns;
+use crate::load::clock::{monotonic_ns, since_s, sleep_until};
 use crate::protocol::{FileReport, FileSample, GuestJob, Sample, WaitProfile};
 use justitia_machine::host::CpuTime;
 
@@ -81,7 +80,7 @@ pub fn measure(
     while second < end_s {
         second += 1;
         sleep_until(start_ns + second * 1_000_000_000);
-        let at_s = since_ns(start_ns);
+        let at_s = since_s(start_ns);
         series.take(at_s);
         look(watched, &mut files, at_s);
         for container in containers {
@@ -115,7 +114,7 @@ pub fn measure(
         files,
         seconds,
         cpu_busy,
-        agent_status: events.status(),
+        agent_status: events.status.and_then(StatusQuery::finish),
         commands,
         waits,
     })
@@ -138,14 +137,6 @@ fn look(watched: &[Watched], files: &mut [FileReport], at_s: f64) {
     }
 }
 
-fn since_ns(start_ns: u64) -> f64 {
-    monotonic_ns().saturating_sub(start_ns) as f64 / 1e9
-}
-
-fn sleep_until(at_ns: u64) {
-    thread::sleep(Duration::from_nanos(at_ns.saturating_sub(monotonic_ns())));
-}
-
 struct Series<'a> {
     containers: &'a [Container],
     samplers: Vec<Sampler>,
@@ -157,7 +148,10 @@ impl<'a> Series<'a> {
     fn open(containers: &'a [Container], data: &GuestDisk) -> Self {
         Self {
             containers,
-            samplers: containers.iter().map(|c| c.sampler(&data.number)).collect(),
+            samplers: containers
+                .iter()
+                .map(|c| Sampler::open(&c.group, &data.number))
+                .collect(),
             baseline: Vec::new(),
             samples: vec![Vec::new(); containers.len()],
         }
@@ -244,9 +238,5 @@ impl<'a> Events<'a> {
         agent.spawn()?;
         progress("the agent was started again after the phase");
         Ok(())
-    }
-
-    fn status(self) -> Option<serde_json::Value> {
-        self.status.and_then(StatusQuery::finish)
     }
 }

@@ -65,10 +65,8 @@ fn over(volume: Volume, disks: &[GuestDisk], bytes: u64) -> Result<GuestDisk> {
         Volume::Raid5 => array("raid5", &[("layout", "2"), ("chunk_size", "65536")], disks),
     }?;
     Ok(GuestDisk {
-        node: Path::new("/dev").join(&name),
-        number: files::read(&Path::new("/sys/block").join(&name).join("dev"))?,
         queues: disks.iter().map(|disk| disk.name.clone()).collect(),
-        name,
+        ..GuestDisk::of(&Path::new("/sys/block").join(name))?
     })
 }
 
@@ -158,17 +156,12 @@ fn fill(disk: &MemoryDisk, bytes: u64, made: &GuestDisk) -> Result<()> {
 }
 
 /// The disk of this directory of configfs. Its name is the directory's, in older kernels `nullb` and a number.
-fn found(dir: &Path, name: &str) -> Result<GuestDisk> {
-    let numbered = format!("nullb{}", files::read(&dir.join("index"))?);
+fn found(config: &Path, name: &str) -> Result<GuestDisk> {
+    let numbered = format!("nullb{}", files::read(&config.join("index"))?);
     for name in [name, &numbered] {
-        let dev = Path::new("/sys/block").join(name).join("dev");
-        if dev.exists() {
-            return Ok(GuestDisk {
-                node: Path::new("/dev").join(name),
-                number: files::read(&dev)?,
-                queues: vec![name.to_owned()],
-                name: name.to_owned(),
-            });
+        let dir = Path::new("/sys/block").join(name);
+        if dir.join("dev").exists() {
+            return GuestDisk::of(&dir);
         }
     }
     bail!("null_blk made no disk")

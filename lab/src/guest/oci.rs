@@ -10,7 +10,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{json, Map, Value};
+use serde_json::{json, Value};
 
 /// Largest `blockIO.weight`.
 pub const MAX_OCI_WEIGHT: u32 = 1000;
@@ -70,16 +70,13 @@ pub fn config(bundle: &Bundle) -> Value {
         json!({"destination": bind.target, "type": "bind", "source": bind.source,
                "options": ["rbind", mode]})
     }));
-    let mut annotations = Map::new();
-    let mut resources = Map::new();
-    if fits_block_io(bundle.weight) {
-        resources.insert("blockIO".into(), json!({"weight": bundle.weight}));
+    let weight = bundle.weight;
+    let (resources, annotations) = if fits_block_io(weight) {
+        (json!({"blockIO": {"weight": weight}}), json!({}))
     } else {
-        annotations.insert(
-            "io.justitia.weight".into(),
-            json!(bundle.weight.to_string()),
-        );
-    }
+        let stated = json!({"io.justitia.weight": weight.to_string()});
+        (json!({}), stated)
+    };
     json!({
         "ociVersion": "1.0.0",
         "hostname": bundle.hostname,

@@ -69,8 +69,7 @@ pub fn run(job: &OverheadJob) -> Result<OverheadReport> {
                     job.pairs,
                     observing.name()
                 ));
-                let window = window(&running, observing, job.seconds)?;
-                windows.push(Window { pair, ..window });
+                windows.push(window(&running, pair, observing, job.seconds)?);
             }
         }
         progress(&format!("{}, program by program", load.name()));
@@ -86,7 +85,7 @@ pub fn run(job: &OverheadJob) -> Result<OverheadReport> {
 }
 
 /// One window under one condition.
-fn window(running: &Running, observing: Observing, seconds: u32) -> Result<Window> {
+fn window(running: &Running, pair: u32, observing: Observing, seconds: u32) -> Result<Window> {
     let extra = ["--observer".to_owned(), observing.name().to_owned()];
     let mut agent = match observing {
         Observing::Nothing => None,
@@ -103,12 +102,12 @@ fn window(running: &Running, observing: Observing, seconds: u32) -> Result<Windo
         agent.end()?;
         cost = Some(AgentCost {
             cpu_s,
-            ..agent.cost()
+            ..agent.cost
         });
     }
     Ok(Window {
         load: running.load(),
-        pair: 0,
+        pair,
         observing,
         seconds: done.seconds,
         ops: done.ops,
@@ -309,10 +308,7 @@ fn fileserver_container(job: &OverheadJob) -> Result<Container> {
             files: 400,
             ..Mix::default()
         },
-        direct: false,
-        duty_s: None,
-        anon_growth_bytes_per_s: 0,
-        anon_most_bytes: 0,
+        ..Fileserver::default()
     });
     let container = ContainerJob {
         name: "fileserver".to_owned(),

@@ -49,10 +49,8 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
     let mut loads = job.containers.iter().map(|c| c.load.workload());
     let caching_counts = loads.any(Workload::caching_counts);
     let mut tenant = Tenant::settle(job)?;
-    let mut stage = Stage::default();
-    if caching_counts {
-        stage = enforce(job, &containers)?;
-    }
+    let enforced = caching_counts.then(|| enforce(job, &containers));
+    let enforced = enforced.transpose()?;
     prepare_files(&containers)?;
     surroundings::prepare(&job.surroundings)?;
     if !caching_counts {
@@ -62,24 +60,19 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
         progress(&format!("writing {} MB of dummy data", bytes / 1_000_000));
         pollute(bytes)?;
     }
-    if !caching_counts {
-        stage = enforce(job, &containers)?;
-    }
+    let (knobs_before, mut agent) = match enforced {
+        Some(enforced) => enforced,
+        None => enforce(job, &containers)?,
+    };
     environment.insert(
         "prepare_s".into(),
         format!("{:.1}", preparing.elapsed().as_secs_f64()),
     );
-    let Stage {
-        knobs_before,
-        mut agent,
-    } = stage;
 
     let watched = watched_files(job)?;
-    let tracer = if job.profile_waits {
-        Some(Tracer::start(&Path::new(setup::CGROUP).join("app"))?)
-    } else {
-        None
-    };
+    let app = Path::new(setup::CGROUP).join("app");
+    let tracer = job.profile_waits.then(|| Tracer::start(&app));
+    let tracer = tracer.transpose()?;
     if let Some(tenant) = &mut tenant {
         tenant.begin()?;
     }
@@ -122,12 +115,9 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
     // The programs are detached once the tasks they observe are idle.
     drop(tracer);
     // A load that broke while stopping did not do what it reports.
-    if let Some(broken) = containers
-        .iter()
-        .find(|c| c.page.status() == Status::Failed)
-    {
-        broken.ensure_alive()?;
-    }
+    let failed = |c: &&Container| c.page.status() == Status::Failed;
+    let mut broken = containers.iter().filter(failed);
+    broken.try_for_each(Container::ensure_alive)?;
     Ok(report(
         &containers,
         measured,
@@ -189,15 +179,11 @@ fn start_containers(job: &GuestJob) -> Result<Vec<Container>> {
     Ok(containers)
 }
 
-/// State before the measurement.
-#[derive(Default)]
-struct Stage {
-    knobs_before: BTreeMap<String, String>,
-    agent: Option<Agent>,
-}
-
-/// Enforces the policy: static limits, or the agent.
-fn enforce(job: &GuestJob, containers: &[Container]) -> Result<Stage> {
+/// Enforces the policy: static limits, or the agent. Returns the knobs before the agent, and the agent.
+fn enforce(
+    job: &GuestJob,
+    containers: &[Container],
+) -> Result<(BTreeMap<String, String>, Option<Agent>)> {
     if job.policy == Policy::Memcg {
         partition(job, containers)?;
     }
@@ -214,10 +200,7 @@ fn enforce(job: &GuestJob, containers: &[Container]) -> Result<Stage> {
     if agent.is_some() {
         progress("the agent runs");
     }
-    Ok(Stage {
-        knobs_before,
-        agent,
-    })
+    Ok((knobs_before, agent))
 }
 
 /// Static limits in the ratio of the weights.
@@ -232,7 +215,7 @@ fn partition(job: &GuestJob, containers: &[Container]) -> Result<()> {
 
 /// `memory.max` per container: 90 % of RAM minus the system's reserve, in the ratio of the weights, whole
 /// pages.
-pub(super) fn static_limits(mem_total: u64, weights: &[u32]) -> Vec<u64> {
+fn static_limits(mem_total: u64, weights: &[u32]) -> Vec<u64> {
     let budget = mem_total.saturating_sub(SYSTEM_RESERVE_BYTES) / 10 * 9;
     let sum: u64 = weights.iter().map(|&w| u64::from(w)).sum();
     weights
@@ -289,7 +272,7 @@ fn report(
         cpu_busy: measured.cpu_busy,
         knobs_before,
         knobs_after,
-        agent: agent.map(Agent::cost),
+        agent: agent.map(|agent| agent.cost),
         agent_log: agent.map(Agent::log).unwrap_or_default(),
         agent_status: measured.agent_status,
         files: measured.files,

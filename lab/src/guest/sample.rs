@@ -3,7 +3,6 @@
 //! The kernel files of each group are opened once and read with `pread`: a sample of eight containers takes
 //! some fifty reads, which an emulated guest does in a few milliseconds.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -30,7 +29,6 @@ const FILES: [&str; 6] = [
 pub struct Sampler {
     device: String,
     files: BTreeMap<&'static str, File>,
-    buffer: RefCell<Vec<u8>>,
 }
 
 impl Sampler {
@@ -41,56 +39,42 @@ impl Sampler {
         Self {
             device: device.to_owned(),
             files: FILES.into_iter().filter_map(open).collect(),
-            buffer: RefCell::new(vec![0; READ_BYTES]),
         }
     }
 
     /// Counters since the group and its load began, not yet relative to a baseline.
     pub fn take(&self, page: &Page, at_s: f64) -> Sample {
         let load = page.counters();
-        let mut sample = Sample {
+        let memory_stat = self.text("memory.stat");
+        let memory = |name| files::keyed(&memory_stat, name).unwrap_or(0);
+        let io_stat = self.text("io.stat");
+        let device = |key| files::io_stat(&io_stat, &self.device, key);
+        let limit = |file| files::limit_bytes(&self.text(file));
+        let pressure = |file, kind| files::pressure_total_us(&self.text(file), kind).unwrap_or(0);
+        Sample {
             at_s,
             read_bytes: load.read_bytes,
             write_bytes: load.write_bytes,
+            device_read_bytes: device("rbytes"),
+            device_write_bytes: device("wbytes"),
             ops: load.ops,
             latency_us: load.latency_us,
-            ..Sample::default()
-        };
-        self.with("memory.stat", |text| {
-            let field = |name| files::keyed(text, name).unwrap_or(0);
-            sample.file_bytes = field("file").saturating_sub(field("shmem"));
-            sample.anon_bytes = field("anon");
-        });
-        self.with("io.stat", |text| {
-            sample.device_read_bytes = files::io_stat(text, &self.device, "rbytes");
-            sample.device_write_bytes = files::io_stat(text, &self.device, "wbytes");
-        });
-        self.with("memory.low", |text| {
-            sample.low_bytes = files::limit_bytes(text);
-        });
-        self.with("memory.high", |text| {
-            sample.high_bytes = files::limit_bytes(text);
-        });
-        self.with("memory.pressure", |text| {
-            sample.memory_full_us = files::pressure_total_us(text, "full").unwrap_or(0);
-        });
-        self.with("io.pressure", |text| {
-            sample.io_some_us = files::pressure_total_us(text, "some").unwrap_or(0);
-        });
-        sample
+            file_bytes: memory("file").saturating_sub(memory("shmem")),
+            anon_bytes: memory("anon"),
+            low_bytes: limit("memory.low"),
+            high_bytes: limit("memory.high"),
+            memory_full_us: pressure("memory.pressure", "full"),
+            io_some_us: pressure("io.pressure", "some"),
+        }
     }
 
-    fn with(&self, file: &str, mut parse: impl FnMut(&str)) {
-        let Some(file) = self.files.get(file) else {
-            return;
-        };
-        let mut buffer = self.buffer.borrow_mut();
-        let Ok(n) = file.read_at(&mut buffer, 0) else {
-            return;
-        };
-        if let Ok(text) = std::str::from_utf8(&buffer[..n]) {
-            parse(text);
-        }
+    /// The text of a file; empty if it cannot be read.
+    fn text(&self, file: &str) -> String {
+        let mut buffer = vec![0; READ_BYTES];
+        let file = self.files.get(file);
+        let read = file.and_then(|file| file.read_at(&mut buffer, 0).ok());
+        buffer.truncate(read.unwrap_or(0));
+        String::from_utf8(buffer).unwrap_or_default()
     }
 }
 

@@ -138,12 +138,8 @@ pub fn set_scheduler(disk: &GuestDisk, scheduler: Scheduler) -> Result<String> {
         }
         files::write(&path, name)?;
         let list = files::read(&path)?;
-        let active = list
-            .split('[')
-            .nth(1)
-            .and_then(|rest| rest.split(']').next());
         ensure!(
-            active == Some(name),
+            list.split(['[', ']']).nth(1) == Some(name),
             "the scheduler of {queue} is {list:?}, not {name}"
         );
     }

@@ -7,13 +7,14 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 
 use super::container::{set_weight, Container};
 use super::setup::{data_dir, CGROUP, TOOLS};
 use super::{files, progress};
+use crate::load::clock::{after, rest_until};
 use crate::load::io::{open, Buffer, IO_BYTES};
 use crate::load::sharing::write_uncached;
 use crate::protocol::{RootStream, Surroundings, TimedCommand, TimedWeight};
@@ -69,9 +70,9 @@ impl Running {
         });
         let weights = surroundings.weights.iter().cloned().map(|change| {
             let stop = Arc::clone(&stop);
-            thread::spawn(move || match reweight(&change, start, &stop) {
-                Ok(said) => said,
-                Err(error) => format!("{error:#}"),
+            thread::spawn(move || {
+                let said = reweight(&change, start, &stop);
+                said.unwrap_or_else(|error| format!("{error:#}"))
             })
         });
         let commands = commands.chain(weights).collect();
@@ -83,12 +84,12 @@ impl Running {
     }
 
     /// Ends it and returns the output of the commands.
-    pub fn end(mut self) -> Result<Vec<String>> {
+    pub fn end(self) -> Result<Vec<String>> {
         self.stop.store(true, Ordering::Release);
-        let said = self.commands.drain(..);
+        let said = self.commands.into_iter();
         let said = said.map(|thread| thread.join().unwrap_or_else(|_| "panicked".into()));
         let said = said.collect();
-        match self.stream.take().map(JoinHandle::join) {
+        match self.stream.map(JoinHandle::join) {
             Some(Ok(result)) => result.context("the stream of the root cgroup")?,
             Some(Err(_)) => anyhow::bail!("the stream of the root cgroup panicked"),
             None => {}
@@ -99,15 +100,7 @@ impl Running {
 
 /// Waits until this many seconds after the start; false if it has to stop before.
 fn wait(start: Instant, at_s: u32, stop: &AtomicBool) -> bool {
-    let then = start + Duration::from_secs(at_s.into());
-    while !stop.load(Ordering::Acquire) {
-        let left = then.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return true;
-        }
-        thread::sleep(left.min(Duration::from_millis(50)));
-    }
-    false
+    rest_until(after(start, at_s), || stop.load(Ordering::Acquire))
 }
 
 /// The driver is in the root cgroup, so its reads are charged there.

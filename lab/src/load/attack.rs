@@ -171,17 +171,14 @@ fn lead(plan: &Plan) -> Result<()> {
     });
     if lines.recv().is_ok() {
         let text = serde_json::to_string(plan)?;
-        let mut parts: Vec<Part> = parts(plan, &world)
-            .into_iter()
-            .map(|(role, group)| Part::start(role, &text, group))
-            .collect();
+        let mut parts = parts(plan, &world);
+        let mut again = || parts.iter_mut().for_each(|part| part.again(&text));
         let mut round = 0;
+        again();
         while lines.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
             round += 1;
             attack(plan, &world, round, &mut done);
-            for part in &mut parts {
-                part.again(&text);
-            }
+            again();
         }
         for part in &mut parts {
             done.0.extend(part.reached());
@@ -205,16 +202,21 @@ fn attack(plan: &Plan, world: &World, round: usize, done: &mut Done) {
     }
 }
 
-/// The processes besides the lead, each with its group.
-fn parts(plan: &Plan, world: &World) -> Vec<(&'static str, PathBuf)> {
+/// The processes besides the lead, each with its group; not yet started.
+fn parts(plan: &Plan, world: &World) -> Vec<Part> {
+    let part = |role, group| Part {
+        role,
+        group,
+        child: None,
+    };
     let mut parts = Vec::new();
     if plan.attacks.has(Attack::Memory) {
-        parts.push(("hog", plan.home.join("docker-hog.scope")));
-        parts.push(("map", plan.home.join("docker-map.scope")));
+        parts.push(part("hog", plan.home.join("docker-hog.scope")));
+        parts.push(part("map", plan.home.join("docker-map.scope")));
     }
-    parts.extend(world.deep.clone().map(|deep| ("write", deep)));
+    parts.extend(world.deep.clone().map(|deep| part("write", deep)));
     if plan.attacks.has(Attack::Groups) {
-        parts.extend((0..WRITERS).map(|n| ("write", looks_like(plan, n))));
+        parts.extend((0..WRITERS).map(|n| part("write", looks_like(plan, n))));
     }
     parts
 }
@@ -230,16 +232,6 @@ struct Part {
 }
 
 impl Part {
-    fn start(role: &'static str, plan: &str, group: PathBuf) -> Self {
-        let mut part = Self {
-            role,
-            group,
-            child: None,
-        };
-        part.again(plan);
-        part
-    }
-
     /// Starts it if it does not run.
     fn again(&mut self, plan: &str) {
         let running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
@@ -402,10 +394,10 @@ fn forge(plan: &Plan, done: &mut Done) {
     for shelf in ["crun", "runc"] {
         let shelf = plan.runtime.join(shelf);
         let (fifo, zero, huge) = (shelf.join("fifo"), shelf.join("zero"), shelf.join("huge"));
-        for (file, dir) in [("status", &fifo), ("state.json", &fifo)] {
+        for file in ["status", "state.json"] {
             // A FIFO: a careless open waits for a writer.
-            let node = dir.join(file);
-            let _ = fs::create_dir_all(dir);
+            let node = fifo.join(file);
+            let _ = fs::create_dir_all(&fifo);
             let mode = Mode::RUSR | Mode::WUSR;
             let _ = fs::remove_file(&node);
             let result = mknodat(CWD, &node, FileType::Fifo, mode, 0);

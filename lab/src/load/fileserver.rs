@@ -59,7 +59,7 @@ impl Default for Mix {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fileserver {
     #[serde(flatten)]
     pub mix: Mix,

@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::clock::{after, rest_until};
 use super::io::{open, Buffer, IO_BYTES};
 use super::phases::{PRESSED, QUIET};
 use super::random::Rng;
 use super::shared::Page;
-use super::sharing::{read_once, rest_until, write_uncached, OWN_FILE};
+use super::sharing::{read_once, write_uncached, OWN_FILE};
 use super::{Place, Workload};
 
 /// Memory is touched in pieces of this size, that of a huge page where the kernel has them.
@@ -68,10 +69,6 @@ pub struct Server {
     pub pressed_from_s: u32,
 }
 
-fn after(start: Instant, seconds: u32) -> Instant {
-    start + Duration::from_secs(seconds.into())
-}
-
 impl Workload for GuardRole {
     fn prepare(&self, place: &Place) -> Result<()> {
         fs::create_dir_all(&place.data).context("cannot make the data directory")?;
@@ -89,16 +86,16 @@ impl Workload for GuardRole {
                 quiet_at_s,
                 pressed_at_s,
             } => {
-                rest_until(after(start, quiet_at_s), page);
+                rest_until(after(start, quiet_at_s), || page.stopped());
                 drop(touch(bytes, Some(QUIET), page));
-                rest_until(after(start, pressed_at_s), page);
+                rest_until(after(start, pressed_at_s), || page.stopped());
                 let held = touch(bytes, Some(PRESSED), page);
                 rest(start, page);
                 drop(held);
                 Ok(())
             }
             &Self::Dirtier { bytes, from_s } => {
-                rest_until(after(start, from_s), page);
+                rest_until(after(start, from_s), || page.stopped());
                 dirty(&own(place), bytes, page)
             }
             Self::Server(server) => server.serve(place, start, page),
@@ -111,7 +108,7 @@ impl Workload for GuardRole {
 }
 
 fn rest(start: Instant, page: &Page) {
-    while rest_until(start + Duration::from_secs(86_400), page) {}
+    while rest_until(after(start, 86_400), || page.stopped()) {}
 }
 
 /// Allocates anonymous memory by touching it.
@@ -162,7 +159,7 @@ fn dirty(path: &Path, bytes: u64, page: &Page) -> Result<()> {
 impl Server {
     fn serve(&self, place: &Place, start: Instant, page: &Page) -> Result<()> {
         let block_bytes = f64::from(self.block_bytes);
-        rest_until(after(start, self.from_s), page);
+        rest_until(after(start, self.from_s), || page.stopped());
         read_once(&own(place))?;
         let mut requests = Requests {
             file: open(OpenOptions::new().read(true), false, &own(place))?,

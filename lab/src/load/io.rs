@@ -48,16 +48,15 @@ pub fn open(options: &mut OpenOptions, direct: bool, path: &Path) -> Result<File
         .with_context(|| format!("cannot open {}", path.display()))
 }
 
-/// Creates a new file, and its directory.
-pub fn create(path: &Path, direct: bool) -> Result<File> {
+/// Creates a new file of this many bytes, and its directory, and flushes it.
+pub fn make(path: &Path, bytes: u64, direct: bool) -> Result<()> {
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir).context("cannot make the data directory")?;
     }
-    open(
-        OpenOptions::new().write(true).create_new(true),
-        direct,
-        path,
-    )
+    let mut options = OpenOptions::new();
+    let mut out = open(options.write(true).create_new(true), direct, path)?;
+    write(&mut out, bytes, &Buffer::new(IO_BYTES), |_| ())?;
+    out.sync_all().context("fsync")
 }
 
 /// Writes `total` bytes in pieces of the buffer; reports the bytes of each call to `count`.
@@ -117,12 +116,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let (written, read) = (Cell::new(0), Cell::new(0));
-        let mut file = open(
-            OpenOptions::new().write(true).create_new(true),
-            false,
-            &path,
-        )
-        .unwrap();
+        let mut options = OpenOptions::new();
+        let mut file = open(options.write(true).create_new(true), false, &path).unwrap();
         write(&mut file, 10_000, &Buffer::new(4096), |n| {
             written.set(written.get() + n);
         })

@@ -12,7 +12,7 @@ use std::time::Instant;
 use anyhow::{ensure, Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::io::{create, open, write, Buffer, IO_BYTES};
+use super::io::{make, open, Buffer};
 use super::random::{Rng, Zipf};
 use super::shared::Page;
 use super::{join, Place, Workload};
@@ -54,9 +54,7 @@ impl Workload for Readmix {
             block_bytes > 0 && file_bytes >= u64::from(block_bytes),
             "a readmix file must hold at least one block of {block_bytes} bytes"
         );
-        let mut out = create(&place.file(), false)?;
-        write(&mut out, file_bytes, &Buffer::new(IO_BYTES), |_| ())?;
-        out.sync_all().context("fsync")
+        make(&place.file(), file_bytes, false)
     }
 
     fn run(&self, place: &Place, page: &Page) -> Result<()> {

@@ -11,10 +11,10 @@
 
 use std::fs::OpenOptions;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::io::{create, open, read_all, write, Buffer, DIRECT_ALIGN, IO_BYTES};
+use super::io::{make, open, read_all, Buffer, DIRECT_ALIGN, IO_BYTES};
 use super::shared::Page;
 use super::{Place, Workload};
 
@@ -32,13 +32,10 @@ pub struct Reread {
 impl Workload for Reread {
     fn prepare(&self, place: &Place) -> Result<()> {
         let bytes = self.file_bytes / DIRECT_ALIGN as u64 * DIRECT_ALIGN as u64;
-        let mut out = create(&place.file(), self.direct)?;
-        let mut buffer = Buffer::new(IO_BYTES);
-        write(&mut out, bytes, &buffer, |_| ())?;
-        out.sync_all().context("fsync")?;
+        make(&place.file(), bytes, self.direct)?;
         if !self.direct {
             let mut file = open(OpenOptions::new().read(true), false, &place.file())?;
-            read_all(&mut file, &mut buffer, |_| (), || false)?;
+            read_all(&mut file, &mut Buffer::new(IO_BYTES), |_| (), || false)?;
         }
         Ok(())
     }

@@ -4,14 +4,14 @@
 //! container's cgroup stays, empty. Times in seconds after the common start.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+use super::clock::{after, rest_until};
 use super::fileserver::Fileserver;
 use super::shared::{Command, Page};
-use super::sharing::rest_until;
 use super::{Place, Workload};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,14 +29,13 @@ impl Workload for Stay {
 
     fn run(&self, place: &Place, page: &Page) -> Result<()> {
         let start = Instant::now();
-        let after = |seconds: u32| start + Duration::from_secs(seconds.into());
-        if !rest_until(after(self.from_s), page) {
+        if !rest_until(after(start, self.from_s), || page.stopped()) {
             return Ok(());
         }
         thread::scope(|scope| {
             if let Some(until_s) = self.until_s {
                 scope.spawn(move || {
-                    rest_until(after(until_s), page);
+                    rest_until(after(start, until_s), || page.stopped());
                     page.set_command(Command::Stop);
                 });
             }
@@ -50,6 +49,8 @@ impl Workload for Stay {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::load::clock::monotonic_ns;
     use crate::load::fileserver::Mix;
@@ -67,10 +68,7 @@ mod tests {
                     mean_file_bytes: 8192,
                     ..Mix::default()
                 },
-                direct: false,
-                duty_s: None,
-                anon_growth_bytes_per_s: 0,
-                anon_most_bytes: 0,
+                ..Fileserver::default()
             },
             from_s: 1,
             until_s: Some(2),

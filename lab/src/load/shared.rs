@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 
-use super::clock::monotonic_ns;
+use super::clock::{monotonic_ns, sleep_until};
 use super::phases::PhaseReport;
 use super::phases::{Phase, NAMES};
 
@@ -132,14 +132,7 @@ impl Page {
 
     /// Sleeps until the common start.
     pub fn sleep_until_start(&self) {
-        let start = self.start_at_ns.load(Relaxed);
-        loop {
-            let now = monotonic_ns();
-            if now >= start {
-                return;
-            }
-            std::thread::sleep(Duration::from_nanos(start - now));
-        }
+        sleep_until(self.start_at_ns.load(Relaxed));
     }
 
     pub fn finished_now(&self) {

@@ -10,13 +10,13 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
 use std::path::Path;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::io::{create, open, read_all, write, Buffer, DIRECT_ALIGN, IO_BYTES};
+use super::clock::{after, rest_until};
+use super::io::{make, open, read_all, Buffer, DIRECT_ALIGN};
 use super::shared::Page;
 use super::{Place, Workload};
 
@@ -27,8 +27,6 @@ pub const OWN_FILE: &str = "own";
 
 /// Bytes per request.
 const REQUEST_BYTES: usize = 128 << 10;
-/// Interval at which a resting load checks for a stop.
-const REST: Duration = Duration::from_millis(50);
 
 /// The role of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,18 +70,18 @@ impl Workload for Sharing {
 
     fn run(&self, place: &Place, page: &Page) -> Result<()> {
         let start = Instant::now();
-        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         match self.role {
             SharingRole::Payer => {
-                while rest_until(start + seconds(3600), page) {}
+                while rest_until(after(start, 3600), || page.stopped()) {}
                 Ok(())
             }
             SharingRole::User => {
                 let shared = place.shared.join(SHARED_FILE);
-                again_and_again(&shared, start, seconds(self.every_s), page)
+                let every = Duration::from_secs(self.every_s.into());
+                again_and_again(&shared, start, every, page)
             }
             SharingRole::Polluter => {
-                rest_until(start + seconds(self.from_s), page);
+                rest_until(after(start, self.from_s), || page.stopped());
                 again_and_again(&place.data.join(OWN_FILE), start, Duration::ZERO, page)
             }
         }
@@ -101,10 +99,11 @@ impl Workload for Sharing {
 /// Writes a file without leaving it in the page cache; its size is rounded down to one that direct I/O can
 /// write.
 pub(crate) fn write_uncached(path: &Path, bytes: u64) -> Result<()> {
-    let mut out = create(path, true)?;
-    let bytes = bytes / DIRECT_ALIGN as u64 * DIRECT_ALIGN as u64;
-    write(&mut out, bytes, &Buffer::new(IO_BYTES), |_| ())?;
-    out.sync_all().context("fsync")
+    make(
+        path,
+        bytes / DIRECT_ALIGN as u64 * DIRECT_ALIGN as u64,
+        true,
+    )
 }
 
 pub(crate) fn read_once(path: &Path) -> Result<()> {
@@ -123,25 +122,15 @@ fn again_and_again(path: &Path, start: Instant, every: Duration, page: &Page) ->
         file.seek(SeekFrom::Start(0)).context("seek")?;
         read_all(&mut file, &mut buffer, count, || page.stopped())?;
         next += every;
-        rest_until(next, page);
+        rest_until(next, || page.stopped());
     }
     Ok(())
 }
 
-/// Rests until the given time; false when the page says stop.
-pub(crate) fn rest_until(then: Instant, page: &Page) -> bool {
-    while !page.stopped() {
-        let left = then.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return true;
-        }
-        thread::sleep(left.min(REST));
-    }
-    false
-}
-
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
     use crate::load::clock::monotonic_ns;
     use crate::load::shared::{Command, Mapping};

@@ -7,16 +7,17 @@ use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::{Seek as _, SeekFrom};
 use std::os::unix::fs::FileExt as _;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::clock::{after, rest_until};
 use super::io::{open, read_all, Buffer};
 use super::phases::{PRESSED, QUIET};
 use super::random::Rng;
 use super::shared::Page;
-use super::sharing::{read_once, rest_until, write_uncached, OWN_FILE};
+use super::sharing::{read_once, write_uncached, OWN_FILE};
 use super::{Place, Workload};
 
 /// Bytes of a request of the scan.
@@ -47,10 +48,11 @@ impl Workload for Worth {
     fn run(&self, place: &Place, page: &Page) -> Result<()> {
         let start = Instant::now();
         let path = place.data.join(OWN_FILE);
-        let after = |seconds: u32| start + Duration::from_secs(seconds.into());
         let phase = |now: Instant| match now {
-            _ if now >= after(self.pressed_from_s) => Some(PRESSED),
-            _ if now >= after(self.scan_from_s) || now < after(self.quiet_from_s) => None,
+            _ if now >= after(start, self.pressed_from_s) => Some(PRESSED),
+            _ if now >= after(start, self.scan_from_s) || now < after(start, self.quiet_from_s) => {
+                None
+            }
             _ => Some(QUIET),
         };
         let before = Cell::new(start);
@@ -65,7 +67,7 @@ impl Workload for Worth {
             }
         };
         if self.scans {
-            rest_until(after(self.scan_from_s), page);
+            rest_until(after(start, self.scan_from_s), || page.stopped());
             let mut file = open(OpenOptions::new().read(true), false, &path)?;
             let mut buffer = Buffer::new(SCAN_BYTES);
             before.set(Instant::now());

@@ -1,6 +1,6 @@
 //! Knobs that were left changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -22,9 +22,7 @@ impl KnobDifference {
         before: &BTreeMap<String, String>,
         after: &BTreeMap<String, String>,
     ) -> Vec<Self> {
-        let mut knobs: Vec<&String> = before.keys().chain(after.keys()).collect();
-        knobs.sort();
-        knobs.dedup();
+        let mut knobs: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
         knobs.retain(|knob| before.get(*knob) != after.get(*knob));
         let difference = |knob: &String| Self {
             knob: knob.clone(),
@@ -46,22 +44,17 @@ impl fmt::Display for KnobDifference {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::fixture::map;
 
     #[test]
     fn a_changed_a_new_and_a_lost_knob_are_all_differences() {
-        let map = |pairs: &[(&str, &str)]| {
-            pairs
-                .iter()
-                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-                .collect()
-        };
         let found = KnobDifference::between(
-            &map(&[
+            &map([
                 ("a/memory.low", "0"),
                 ("a/memory.high", "max"),
                 ("b/memory.low", "0"),
             ]),
-            &map(&[
+            &map([
                 ("a/memory.low", "5"),
                 ("a/memory.high", "max"),
                 ("c/memory.low", "0"),

@@ -8,6 +8,7 @@ use super::{databases_figures, page};
 use crate::experiments::databases::analysis::Document;
 use crate::experiments::databases::paper::{self, Row};
 use crate::experiments::databases::scenario;
+use crate::experiments::mib;
 use crate::policy::Policy;
 
 pub fn render(document: &Document) -> String {
@@ -179,7 +180,6 @@ fn how_to_read(expected: &str) -> String {
 fn environment(document: &Document) -> String {
     let environment = &document.environment;
     let settings = &environment.settings.databases;
-    let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
     let mut table = Table::facts("Environment");
     table.fact("command", &environment.command);
     table.fact("Justitia", &environment.justitia_version);

@@ -33,20 +33,20 @@ pub fn over_time(document: &Document) -> String {
         html.push_str(&legend_entry(&container_color(index), &text));
     }
     html.push_str("</ul>\n");
-    let shown: Vec<(Policy, &PolicyResult, &AnalyzedRun)> = document
+    let shown: Vec<(Policy, &AnalyzedRun)> = document
         .policies
         .iter()
-        .filter_map(|(policy, result)| Some((*policy, result, representative(result)?)))
+        .filter_map(|(policy, result)| Some((*policy, representative(result)?)))
         .collect();
     let tops = KINDS.each_ref().map(|kind| {
         let highest = |run| phase_charts::highest(&series_lines(document, run, kind));
-        shown.iter().map(|s| highest(s.2)).fold(0.0, f64::max)
+        shown.iter().map(|s| highest(s.1)).fold(0.0, f64::max)
     });
     let phase_top = shown
         .iter()
-        .flat_map(|s| s.2.figures.phase_transactions.iter().copied())
+        .flat_map(|s| s.1.figures.phase_transactions.iter().copied())
         .fold(0.0, f64::max);
-    for (policy, _, run) in &shown {
+    for (policy, run) in &shown {
         let phases = Phases {
             spans: &run.record.phases,
             names: &settings.phases,
@@ -67,16 +67,9 @@ pub fn over_time(document: &Document) -> String {
             .containers
             .iter()
             .zip(&run.record.series)
-            .map(|(container, series)| {
-                let pairs = series
-                    .at_s
-                    .iter()
-                    .copied()
-                    .zip(series.color.iter().copied());
-                ColorRow {
-                    name: container.name.clone(),
-                    samples: pairs.collect(),
-                }
+            .map(|(container, series)| ColorRow {
+                name: container.name.clone(),
+                samples: at(series, series.color.iter().copied()),
             })
             .collect();
         let svg = phase_charts::colors(&format!("{}, colors", policy.name()), &phases, &rows);
@@ -165,6 +158,6 @@ fn series_lines(document: &Document, run: &AnalyzedRun, kind: &Kind) -> Vec<Line
     lines.map(line).collect()
 }
 
-fn at(series: &Series, values: impl Iterator<Item = Option<f64>>) -> Points {
+fn at<T>(series: &Series, values: impl Iterator<Item = T>) -> Vec<(f64, T)> {
     series.at_s.iter().copied().zip(values).collect()
 }

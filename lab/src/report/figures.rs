@@ -42,7 +42,8 @@ pub fn by_weight(document: &Document) -> String {
         .collect();
     let top = drawn
         .iter()
-        .flat_map(|(figure, series)| [highest(series), highest_ideal(figure)])
+        .flat_map(|(figure, _)| ideal_of(figure))
+        .chain(drawn.iter().map(|(_, series)| highest(series)))
         .chain([highest(&ours)])
         .chain(ideal.iter().copied())
         .fold(1.0, f64::max);
@@ -139,10 +140,6 @@ fn ideal_of(figure: &PaperFigure) -> Vec<f64> {
         .iter()
         .map(|&weight| f64::from(weight) / f64::from(lowest))
         .collect()
-}
-
-fn highest_ideal(figure: &PaperFigure) -> f64 {
-    ideal_of(figure).into_iter().fold(0.0, f64::max)
 }
 
 fn pv_words(figure: &PaperFigure) -> String {

@@ -17,7 +17,7 @@ pub mod tables;
 use std::fmt::Write;
 
 use crate::analysis::residency::FileFigures;
-use crate::analysis::result::PolicyResult;
+use crate::analysis::result::{AnalyzedRun, PolicyResult};
 use crate::analysis::weighted::Document;
 use crate::experiments::{description, Measure};
 use crate::protocol::Policy;
@@ -230,11 +230,8 @@ fn cards(document: &Document) -> String {
 }
 
 fn has_responses(document: &Document) -> bool {
-    let results = document.policies.values();
-    results
-        .flat_map(|result| &result.responses)
-        .next()
-        .is_some()
+    let mut results = document.policies.values();
+    results.any(|result| !result.responses.is_empty())
 }
 
 /// The part of a run that the figures cover.
@@ -252,9 +249,7 @@ pub(crate) fn window_words(document: &Document) -> String {
 }
 
 /// The run whose PV is nearest to the median; the charts over time show this run.
-pub(crate) fn representative(
-    result: &PolicyResult,
-) -> Option<&crate::analysis::result::AnalyzedRun> {
+pub(crate) fn representative(result: &PolicyResult) -> Option<&AnalyzedRun> {
     let distance = |pv: Option<f64>| match (pv, result.figures.pv) {
         (Some(pv), Some(median)) => (pv - median).abs(),
         _ => f64::MAX,

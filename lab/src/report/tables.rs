@@ -239,10 +239,7 @@ pub fn agent(document: &Document) -> String {
             number(r.agent.map(|a| a.peak_rss_mb), 1)
         }),
         ("Knobs after the run", |(_, r)| knobs(r)),
-        ("Boots repeated", |(_, r)| {
-            let failed: u32 = r.runs.iter().map(|run| run.record.head.failed_boots).sum();
-            failed.to_string()
-        }),
+        ("Boots repeated", |(_, r)| r.failed_boots().to_string()),
         ("Guest's CPUs busy", |(_, r)| {
             percent(most(r, |run| run.guest_cpu_busy), 0)
         }),

@@ -119,9 +119,8 @@ fn a_failure_keeps_the_complete_runs_and_nothing_half() {
 fn a_report_that_lacks_a_container_is_a_failure() {
     let dir = tempfile::tempdir().unwrap();
     let guest = Synthetic {
-        boots: 0,
-        fail_at: 0,
         forget_a_container: true,
+        ..Synthetic::failing_at(0)
     };
     let (result, _) = collect_in(dir.path(), "reread", guest);
     assert_eq!(result.err().expect("a failure").exit_code(), 1);
@@ -165,26 +164,18 @@ fn a_directory_without_a_result_is_a_failure() {
 
 #[test]
 fn the_recorded_command_names_no_directory_of_this_machine() {
-    let words = [
-        "/opt/x/justitia-lab",
-        "run",
-        "reread",
-        "--out",
-        "/home/me/r",
-        "--names",
-        "a b",
-    ];
-    let line = command_line(
-        words.into_iter().map(str::to_owned),
-        Path::new("/home/me/r"),
+    let line = |words: &str| {
+        let words = words.split('|').map(str::to_owned);
+        command_line(words, Path::new("/home/me/r"))
+    };
+    assert_eq!(
+        line("/opt/x/justitia-lab|run|reread|--out|/home/me/r|--names|a b"),
+        "justitia lab run reread --out DIR --names 'a b'"
     );
-    assert_eq!(line, "justitia lab run reread --out DIR --names 'a b'");
-    let words = ["justitia-lab", "--out=/home/me/r"];
-    let line = command_line(
-        words.into_iter().map(str::to_owned),
-        Path::new("/home/me/r"),
+    assert_eq!(
+        line("justitia-lab|--out=/home/me/r"),
+        "justitia lab --out=DIR"
     );
-    assert_eq!(line, "justitia lab --out=DIR");
 }
 
 #[test]

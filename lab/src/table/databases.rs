@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::known;
 use crate::experiments::databases::analysis::{Document, Figures};
 
 /// Transactions, satisfied time and the median rate of each container in each phase.
@@ -31,9 +32,9 @@ pub fn render(document: &Document) -> String {
             policy.name(),
             figures.transactions,
             percent(figures.satisfied),
-            whole(figures.cache_mb),
-            whole(figures.others_mb),
-            whole(figures.free_mb)
+            known(figures.cache_mb, 0),
+            known(figures.others_mb, 0),
+            known(figures.free_mb, 0)
         );
         for container in &figures.containers {
             let _ = write!(text, "{:>9}", percent(container.satisfied));
@@ -84,16 +85,12 @@ fn rates(figures: &Figures, index: usize) -> String {
     };
     let mut text = String::new();
     for phase in &container.phases {
-        let _ = write!(text, "{:>9}", whole(phase.median_tps));
+        let _ = write!(text, "{:>9}", known(phase.median_tps, 0));
     }
     text
 }
 
-fn whole(value: Option<f64>) -> String {
-    value.map_or("-".to_owned(), |value| format!("{value:.0}"))
-}
-
-fn percent(part: Option<f64>) -> String {
+pub fn percent(part: Option<f64>) -> String {
     part.map_or("unknown".to_owned(), |part| {
         format!("{:.0} %", part * 100.0)
     })

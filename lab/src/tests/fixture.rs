@@ -13,8 +13,8 @@ use crate::analysis::run::Run;
 use crate::analysis::weighted::Document;
 use crate::analysis::weighted::Environment;
 use crate::args::{LabArgs, LabCommand, RunArgs};
+use crate::experiments::description;
 use crate::experiments::settings::Settings;
-use crate::experiments::{self};
 use crate::load::guard::GuardRole;
 use crate::protocol::{
     AgentCost, ContainerJob, ContainerReport, FileReport, FileSample, GuestJob, GuestReport, Load,
@@ -48,7 +48,7 @@ pub(crate) fn run_args(line: &str) -> RunArgs {
 /// Settings of `justitia lab run LINE`, or the error.
 pub(crate) fn asked(line: &str) -> Result<Settings, LabError> {
     let args = run_args(line);
-    let found = experiments::description(&args.experiment);
+    let found = description(&args.experiment);
     let found = found.ok_or_else(|| find(&args.experiment).err().expect("there is none"))?;
     crate::registry::plan(&args, String::new())?;
     Settings::from_args(found, &args)
@@ -57,6 +57,13 @@ pub(crate) fn asked(line: &str) -> Result<Settings, LabError> {
 /// Settings of `justitia lab run LINE`.
 pub(crate) fn settings(line: &str) -> Settings {
     asked(line).expect("valid settings")
+}
+
+/// A map of texts.
+pub(crate) fn map<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
+    pairs
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into()
 }
 
 /// An undisturbed run.
@@ -71,18 +78,9 @@ pub(crate) fn head(run: u32) -> Run {
 /// A record without series.
 pub(crate) fn empty_record() -> RunRecord {
     RunRecord {
-        head: Run::default(),
         kernel: "6.12-test".into(),
         seconds: 60.0,
-        prepare_s: None,
-        guest_cpu_busy: None,
-        agent: None,
-        knob_differences: Vec::new(),
-        agent_log: String::new(),
-        agent_status: None,
-        series: Vec::new(),
-        files: Vec::new(),
-        tenant: None,
+        ..RunRecord::default()
     }
 }
 
@@ -107,11 +105,11 @@ pub(crate) fn document(line: &str) -> Document {
         command: format!("justitia lab run {line} --out <DIR> && echo 'a \"quoted\" & word'"),
         justitia_version: env!("CARGO_PKG_VERSION").into(),
         recorded_at_s: 1_780_000_000,
-        guest: BTreeMap::from([
-            ("lru".into(), "classic (lru_gen 0x0000)".into()),
-            ("mount_options".into(), "rw,noauto_da_alloc <test>".into()),
+        guest: map([
+            ("lru", "classic (lru_gen 0x0000)"),
+            ("mount_options", "rw,noauto_da_alloc <test>"),
         ]),
-        machine: BTreeMap::from([("acceleration".into(), "software emulation".into())]),
+        machine: map([("acceleration", "software emulation")]),
         settings,
     };
     Document::analyze(environment, records)
@@ -120,13 +118,10 @@ pub(crate) fn document(line: &str) -> Document {
 /// A synthetic guest's answer to a job.
 pub(crate) fn report(job: &GuestJob) -> GuestReport {
     let agent = job.policy.runs_agent();
-    let knobs = BTreeMap::from([("app/w100/memory.low".to_owned(), "0".to_owned())]);
+    let knobs = map([("app/w100/memory.low", "0")]);
     GuestReport {
         kernel: "6.12-test".into(),
-        environment: BTreeMap::from([
-            ("mem_total_bytes".into(), "780000000".into()),
-            ("prepare_s".into(), "40.5".into()),
-        ]),
+        environment: map([("mem_total_bytes", "780000000"), ("prepare_s", "40.5")]),
         containers: containers(job),
         seconds: f64::from(job.seconds),
         cpu_busy: Some(0.6),
@@ -267,22 +262,18 @@ fn files(job: &GuestJob) -> Vec<FileReport> {
     let Some(Load::Sharing(load)) = job.containers.first().map(|c| &c.load) else {
         return Vec::new();
     };
-    let shared_bytes = &load.shared_bytes;
+    let bytes = load.shared_bytes;
     let least = match job.policy {
-        Policy::Proportional => *shared_bytes,
-        _ => shared_bytes / 2,
+        Policy::Proportional => bytes,
+        _ => bytes / 2,
     };
     let look = |second: u32| FileSample {
         at_s: f64::from(second),
-        resident_bytes: Some(if second == job.seconds {
-            least
-        } else {
-            *shared_bytes
-        }),
+        resident_bytes: Some(if second == job.seconds { least } else { bytes }),
     };
     vec![FileReport {
         name: "shared file".into(),
-        bytes: *shared_bytes,
+        bytes,
         samples: (0..=job.seconds).map(look).collect(),
     }]
 }

@@ -5,12 +5,13 @@
 //! Each test compares with the same load while the gate is open, in the same boot.
 
 use justitia_machine::kernels::Series;
+use justitia_machine::vm::VmSpec;
 
 use crate::common::report_of;
-use crate::{line, no_complaints, rates, spec, variation};
+use crate::{line, no_complaints, rates, spec, sum, variation};
 
 /// `group NAME LOAD...` runs a writer in a group and prints its rate as `NAME: bytes per second`.
-pub(crate) const SHAPES: &str = r#"
+const SHAPES: &str = r#"
 group() { # WEIGHT NAME WRITER'S ARGUMENTS
     local weight=$1 name=$2
     shift 2
@@ -137,11 +138,15 @@ unload && echo "unloaded: yes"
 "#;
 
 fn shape(script: &str) -> String {
+    shaped(script, "", |_| ())
+}
+
+/// Runs a script after [`SHAPES`] in a machine with a change.
+pub(crate) fn shaped(script: &str, job: &str, change: impl FnOnce(&mut VmSpec)) -> String {
     let dir = tempfile::tempdir().unwrap();
-    let (_, report) = report_of(
-        &spec(Series::V6_12, &format!("{SHAPES}{script}"), dir.path()),
-        "",
-    );
+    let mut spec = spec(Series::V6_12, &format!("{SHAPES}{script}"), dir.path());
+    change(&mut spec);
+    let (_, report) = report_of(&spec, job);
     println!("{report}");
     no_complaints(&report);
     report
@@ -175,7 +180,6 @@ fn pages_dirtied_by_any_way_are_ordered_and_most_of_the_throughput_stays() {
     let report = shape(WAYS);
     for way in ["files", "mmap", "uring"] {
         let (closed, open) = (rates(&report, way), rates(&report, &format!("open-{way}")));
-        let sum = |rates: &[f64]| rates.iter().sum::<f64>();
         let ratio = sum(&closed) / sum(&open);
         println!(
             "{way}: variation {:.2} with the gate, {:.2} without; total {ratio:.3} of without",

@@ -6,12 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use justitia_machine::architecture::Architecture;
-use justitia_machine::headers::build_module;
-use justitia_machine::kernels::{Series, Wanted};
+use justitia_machine::kernels::Wanted;
 
-use crate::common::report_of;
-use crate::harm::SHAPES;
-use crate::{line, module_dir, no_complaints, own_kernel, rates, spec, variation};
+use crate::harm::shaped;
+use crate::{line, module, module_dir, own_kernel, rates, sum, variation};
 
 /// Four tasks of the root cgroup write as much as they can, first without a weight, then with one. A probe
 /// shows which task opens files; an attempt to disable ftrace is refused.
@@ -199,12 +197,7 @@ unload && echo "unloaded: yes"
 "#;
 
 fn run(script: &str, job: &str, change: impl FnOnce(&mut justitia_machine::vm::VmSpec)) -> String {
-    let dir = tempfile::tempdir().unwrap();
-    let mut spec = spec(Series::V6_12, &format!("{SHAPES}{script}"), dir.path());
-    change(&mut spec);
-    let (_, report) = report_of(&spec, job);
-    println!("{report}");
-    no_complaints(&report);
+    let report = shaped(script, job, change);
     assert_eq!(line(&report, "unloaded: "), "yes");
     report
 }
@@ -228,20 +221,7 @@ fn with_delays(kernel: &Wanted, dir: &Path) -> PathBuf {
         format!("{text}CFLAGS_device.o := -DJUSTITIA_TEST -include $(src)/inject.h\n"),
     )
     .unwrap();
-    let progress = &mut |line: &str| eprintln!("{line}");
-    build_module(
-        Architecture::Amd64,
-        kernel,
-        &source,
-        "justitia",
-        dir,
-        progress,
-    )
-    .unwrap()
-}
-
-fn sum(rates: &[f64]) -> f64 {
-    rates.iter().sum()
+    module(Architecture::Amd64, kernel, &source, "justitia", dir)
 }
 
 fn number(report: &str, begins: &str) -> f64 {

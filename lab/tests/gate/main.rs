@@ -211,6 +211,18 @@ fn compiled(architecture: Architecture, name: &str, dir: &Path) -> PathBuf {
     out
 }
 
+/// The module of this name, built from `source`.
+fn module(
+    architecture: Architecture,
+    kernel: &Wanted,
+    source: &Path,
+    name: &str,
+    dir: &Path,
+) -> PathBuf {
+    let progress = &mut |line: &str| eprintln!("{line}");
+    build_module(architecture, kernel, source, name, dir, progress).unwrap()
+}
+
 /// The kernel that replaces stock ones.
 fn own_kernel() -> Option<Wanted> {
     std::env::var_os("JUSTITIA_TEST_KERNEL").map(|tree| Wanted::Built(tree.into()))
@@ -229,17 +241,8 @@ fn spec_on(architecture: Architecture, series: Series, script: &str, dir: &Path)
     }
     spec.architecture = architecture;
     let programs = ["gatectl", "writer"].map(|name| compiled(architecture, name, dir));
-    let progress = &mut |line: &str| eprintln!("{line}");
-    let kernel = &spec.kernel;
-    let module = build_module(
-        architecture,
-        kernel,
-        &module_dir(),
-        "justitia",
-        dir,
-        progress,
-    );
-    spec.binaries.push(module.unwrap());
+    let module = module(architecture, &spec.kernel, &module_dir(), "justitia", dir);
+    spec.binaries.push(module);
     spec.binaries.extend(programs);
     spec.memory_bytes = 768 << 20;
     // With room for a second disk.
@@ -292,6 +295,10 @@ fn variation(rates: &[f64]) -> f64 {
     rates.iter().zip(&WEIGHTS).map(distance).sum::<f64>() / 4.0
 }
 
+fn sum(rates: &[f64]) -> f64 {
+    rates.iter().sum()
+}
+
 /// Runs [`FUNCTIONS`], and `more` after it; returns the report.
 fn the_gate_works(architecture: Architecture, series: Series, more: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
@@ -321,7 +328,6 @@ fn the_gate_works(architecture: Architecture, series: Series, more: &str) -> Str
     assert!(ordered < 0.5, "{report}");
     // A gate that keeps the flushers idle costs nine tenths. Without a gate, writers are ahead of the disk by
     // what the page cache absorbs in so short a time.
-    let sum = |rates: &[f64]| rates.iter().sum::<f64>();
     assert!(sum(&stride) > 0.5 * sum(&free), "{report}");
     report
 }
@@ -362,17 +368,15 @@ fn the_gate_orders_opens_and_goes_on_arm64() {
 #[ignore = "fetches packages"]
 fn the_module_builds_for_the_newest_kernel() {
     let dir = tempfile::tempdir().unwrap();
-    let progress = &mut |line: &str| eprintln!("{line}");
     let [.., newest] = Series::ALL;
-    let built = build_module(
+    let kernel: Wanted = newest.into();
+    let built = module(
         Architecture::Amd64,
-        &newest.into(),
+        &kernel,
         &module_dir(),
         "justitia",
         dir.path(),
-        progress,
     );
-    let built = built.unwrap();
     assert!(built.metadata().unwrap().len() > 10_000);
 }
 

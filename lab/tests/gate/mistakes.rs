@@ -3,11 +3,10 @@
 
 use std::fs;
 
-use justitia_machine::headers::build_module;
 use justitia_machine::kernels::{Series, Wanted};
 
 use crate::common::report_of;
-use crate::{module_dir, own_kernel, spec};
+use crate::{module, module_dir, own_kernel, spec};
 
 /// A mistake, the option of the kernel that finds it, and the kernel's message. Lockdep is silent after its
 /// first report, and after most other reports.
@@ -46,16 +45,9 @@ fn a_kernel_that_looks_for_errors_reports_those_made_on_purpose() {
     let dir = tempfile::tempdir().unwrap();
     let mut spec = spec(Series::V6_12, SCRIPT, dir.path());
     let source = module_dir().join("tests/mistakes");
-    let progress = &mut |line: &str| eprintln!("{line}");
-    let module = build_module(
-        spec.architecture,
-        &Wanted::Built(tree),
-        &source,
-        "mistakes",
-        dir.path(),
-        progress,
-    );
-    spec.binaries.push(module.unwrap());
+    let (architecture, kernel) = (spec.architecture, Wanted::Built(tree));
+    let module = module(architecture, &kernel, &source, "mistakes", dir.path());
+    spec.binaries.push(module);
     let (_, report) = report_of(&spec, &made.join(" "));
     println!("{report}");
     for (what, _, said) in mistakes {

@@ -233,16 +233,24 @@ const HEADS: [&str; 6] = [
     "twice MiB",
 ];
 
-fn measure(setup: &Setup, policy: &str, workload: &str) -> Figures {
-    let image = &setup.image;
+/// Empties the host's page cache of an image.
+fn drop_cached(image: &Path) {
     let file = File::open(image).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    let cache = if policy == "none" {
-        "none"
-    } else {
-        "writeback"
-    };
-    let mut guest = Guest::boot(&setup.machine, cache);
+}
+
+/// QEMU's cache mode for the image under a policy.
+fn cache_of(policy: &str) -> &'static str {
+    match policy {
+        "none" => "none",
+        _ => "writeback",
+    }
+}
+
+fn measure(setup: &Setup, policy: &str, workload: &str) -> Figures {
+    let image = &setup.image;
+    drop_cached(image);
+    let mut guest = Guest::boot(&setup.machine, cache_of(policy));
     let _image_cache =
         (policy == "justitia").then(|| ImageCache::start(&setup.justitia, &setup.dir));
     let before = disk_bytes(guest.child.id());
@@ -352,7 +360,7 @@ fn flushed_data_is_on_the_disk_after_a_power_cut_while_pages_are_dropped() {
     let file = File::options().read(true).write(true).open(&setup.image);
     let file = file.unwrap();
     let mut truth = fs::read(&setup.image).unwrap();
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    drop_cached(&setup.image);
 
     let mut guest = Guest::boot(&setup.machine, "writeback");
     let image_cache = ImageCache::start(&setup.justitia, &setup.dir);
@@ -378,7 +386,7 @@ fn flushed_data_is_on_the_disk_after_a_power_cut_while_pages_are_dropped() {
     drop(image_cache);
 
     file.sync_all().unwrap();
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    drop_cached(&setup.image);
     let found = fs::read(&setup.image).unwrap();
     assert_eq!(found.len(), truth.len());
     let wrong: Vec<usize> = (found.chunks(CHUNK).zip(truth.chunks(CHUNK)).enumerate())

@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use rustix::fs::Advice;
-
 use crate::setup::fill;
-use crate::{host_pages, setup, Guest, ImageCache, Setup, MIB, PAGE, POLICIES};
+use crate::{
+    cache_of, disk_bytes, drop_cached, host_pages, setup, Guest, ImageCache, Setup, MIB, PAGE,
+    POLICIES,
+};
 
 /// The image that is read once: larger than what the disk delivers in a run.
 const LONG_BYTES: u64 = 3 << 30;
@@ -136,18 +137,10 @@ type Figures = [f64; 3];
 
 fn both(setup: &Setup, long: &Path, policy: &str) -> [Figures; 2] {
     let images = [setup.image.as_path(), long];
-    for image in images {
-        let file = fs::File::open(image).unwrap();
-        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-    }
-    let cache = if policy == "none" {
-        "none"
-    } else {
-        "writeback"
-    };
+    images.into_iter().for_each(drop_cached);
     let group = Group::new();
     let mut guests = images.map(|image| {
-        let guest = Guest::boot(&setup.machine_of(image), cache);
+        let guest = Guest::boot(&setup.machine_of(image), cache_of(policy));
         group.add(guest.child.id());
         guest
     });
@@ -172,14 +165,8 @@ fn both(setup: &Setup, long: &Path, policy: &str) -> [Figures; 2] {
             sleep(Duration::from_secs(1));
             group.leave(CACHE_BYTES);
         }
-        let now = || {
-            [0, 1].map(|at| {
-                (
-                    read[at].load(Ordering::Relaxed),
-                    crate::disk_bytes(pids[at]),
-                )
-            })
-        };
+        let of = |at: usize| (read[at].load(Ordering::Relaxed), disk_bytes(pids[at]));
+        let now = || [0, 1].map(of);
         let (before, began) = (now(), Instant::now());
         let mut cached = [0.0; 2];
         let mut samples = 0.0;

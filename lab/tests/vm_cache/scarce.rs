@@ -18,12 +18,11 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use justitia_lab::report::{charts, style};
-use rustix::fs::Advice;
 use serde_json::Value;
 
 use crate::pressure::read_on;
 use crate::setup::fill;
-use crate::{setup, Guest, ImageCache, Setup, MIB};
+use crate::{drop_cached, setup, Guest, ImageCache, Setup, MIB};
 
 /// Free memory plus page cache.
 const LEFT_BYTES: u64 = 1536 << 20;
@@ -190,10 +189,7 @@ impl Drop for Watcher {
 
 fn watch(setup: &Setup, long: &Path, policy: &str, taker: &mut Taker) -> Vec<Moment> {
     let images = [setup.image.as_path(), long];
-    for image in images {
-        let file = fs::File::open(image).unwrap();
-        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-    }
+    images.into_iter().for_each(drop_cached);
     let mut guests = images.map(|image| Guest::boot(&setup.machine_of(image), "writeback"));
     let pids = [0, 1].map(|at: usize| guests[at].child.id());
     let weights = pids.map(|pid| format!("--weight=qemu-{pid}=10000"));

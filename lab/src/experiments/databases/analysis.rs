@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::Series;
 use super::settings::Settings;
-use crate::analysis::aggregate::{median, medians, Range};
+use crate::analysis::aggregate::{mean, median, medians, Range};
 use crate::analysis::document::{self, SCHEMA};
 use crate::analysis::run::Run;
 use crate::policy::Policy;
@@ -153,10 +153,9 @@ fn result(settings: &Settings, records: Vec<RunRecord>) -> PolicyResult {
 }
 
 fn run_figures(settings: &Settings, record: &RunRecord) -> Figures {
-    let free: Vec<_> = record.host.iter().map(|host| host.free_bytes).collect();
     Figures {
-        others_mb: mean(&megabytes(&others(&record.host, &record.series))),
-        free_mb: mean(&megabytes(&free)),
+        others_mb: mean_mb(others(&record.host, &record.series)),
+        free_mb: mean_mb(record.host.iter().map(|host| host.free_bytes)),
         ..figures(settings, &record.series)
     }
 }
@@ -195,7 +194,7 @@ pub fn figures(settings: &Settings, series: &[Series]) -> Figures {
         phase_transactions,
         cache_mb: series
             .iter()
-            .map(|series| mean(&megabytes(&series.file_bytes)))
+            .map(|series| mean_mb(series.file_bytes.iter().copied()))
             .sum(),
         others_mb: None,
         free_mb: None,
@@ -231,10 +230,7 @@ fn in_phase(
     offered_tps: Option<u32>,
     transactions: f64,
 ) -> PhaseFigures {
-    let known = |column: &[Option<u64>]| {
-        let values: Vec<Option<u64>> = places.iter().map(|p| column[*p]).collect();
-        megabytes(&values)
-    };
+    let size = |column: &[Option<u64>]| mean_mb(places.iter().map(|p| column[*p]));
     let tps: Vec<f64> = places.iter().filter_map(|p| series.tps[*p]).collect();
     let reads = places.first().zip(places.last()).and_then(|(&from, &to)| {
         let reads = series.device_reads[to]?.saturating_sub(series.device_reads[from]?);
@@ -248,8 +244,8 @@ fn in_phase(
         median_tps: median(tps.iter().copied()),
         first_tps: mean(&tps[..tps.len().min(5)]),
         satisfied: satisfied(series, places),
-        memory_mb: mean(&known(&series.memory_bytes)).filter(|_| runs),
-        cache_mb: mean(&known(&series.file_bytes)).filter(|_| runs),
+        memory_mb: size(&series.memory_bytes).filter(|_| runs),
+        cache_mb: size(&series.file_bytes).filter(|_| runs),
         reads_per_s: reads.filter(|_| runs),
     }
 }
@@ -263,13 +259,10 @@ fn satisfied(series: &Series, places: &[usize]) -> Option<f64> {
     mean(&met)
 }
 
-/// The known values, in 10^6 bytes.
-fn megabytes(values: &[Option<u64>]) -> Vec<f64> {
-    values.iter().flatten().map(|&b| b as f64 / 1e6).collect()
-}
-
-fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+/// Mean of the known values, in 10^6 bytes.
+fn mean_mb(values: impl IntoIterator<Item = Option<u64>>) -> Option<f64> {
+    let known = values.into_iter().flatten().map(|b| b as f64 / 1e6);
+    mean(&known.collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -130,12 +130,10 @@ impl Compared for Databases {
 
     fn line(&self, record: &RunRecord) -> String {
         let figures = figures(&self.databases, &record.series);
-        let satisfied = figures.satisfied.map_or("unknown".to_owned(), |part| {
-            format!("{:.0} %", part * 100.0)
-        });
         format!(
-            "{:.0} transactions, satisfied {satisfied}",
-            figures.transactions
+            "{:.0} transactions, satisfied {}",
+            figures.transactions,
+            table::databases::percent(figures.satisfied)
         )
     }
 

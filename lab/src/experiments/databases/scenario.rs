@@ -221,18 +221,12 @@ mod tests {
 
     #[test]
     fn only_the_sixth_phase_of_two_stops_a_container() {
-        let stopped: Vec<(&str, usize)> = ALL
-            .iter()
-            .flat_map(|s| s.containers.iter())
-            .flat_map(|c| {
-                c.offered
-                    .iter()
-                    .enumerate()
-                    .map(move |(i, r)| (c.name, i, *r))
-            })
-            .filter(|(_, _, rate)| *rate == 0)
-            .map(|(name, phase, _)| (name, phase))
-            .collect();
+        let mut stopped = Vec::new();
+        for container in ALL.iter().flat_map(|scenario| scenario.containers) {
+            let rates = container.offered.iter().enumerate();
+            let none = rates.filter(|(_, rate)| **rate == 0);
+            stopped.extend(none.map(|(phase, _)| (container.name, phase)));
+        }
         assert_eq!(stopped, [("A", 5)]);
     }
 }

@@ -63,25 +63,19 @@ fn bad_values_are_refused_with_a_remedy() {
 
 #[test]
 fn sixty_four_containers_are_the_most() {
-    let weights = |n: usize| vec!["100"; n].join(",");
-    assert_eq!(
-        settings(&format!("fileserver --weights {}", weights(64)))
-            .unwrap()
-            .containers
-            .len(),
-        64
-    );
-    assert!(settings(&format!("fileserver --weights {}", weights(65))).is_err());
+    let of = |n: usize| {
+        let weights = vec!["100"; n].join(",");
+        settings(&format!("fileserver --weights {weights}"))
+    };
+    assert_eq!(of(64).unwrap().containers.len(), 64);
+    assert!(of(65).is_err());
 }
 
 #[test]
 fn equal_weights_still_give_every_container_its_own_name() {
     let settings = settings("fileserver --weights 100,100,200,100").unwrap();
-    let names: Vec<&str> = settings
-        .containers
-        .iter()
-        .map(|c| c.name.as_str())
-        .collect();
+    let containers = settings.containers.iter();
+    let names: Vec<&str> = containers.map(|c| c.name.as_str()).collect();
     assert_eq!(names, ["w100", "w100-2", "w200", "w100-3"]);
 }
 

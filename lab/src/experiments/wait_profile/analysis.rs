@@ -221,15 +221,11 @@ impl Sum {
     }
 
     fn functions(&self) -> Vec<Function> {
-        let mut functions: Vec<(&String, u64)> = self
-            .functions
-            .iter()
-            .map(|(name, ns)| (name, *ns))
-            .collect();
+        let mut functions: Vec<(&String, &u64)> = self.functions.iter().collect();
         functions.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
         let named = functions.into_iter().map(|(name, ns)| Function {
             name: name.clone(),
-            seconds: seconds(ns),
+            seconds: seconds(*ns),
         });
         named.collect()
     }

@@ -13,22 +13,15 @@ use crate::protocol::databases::Color;
 /// Fraction of the objective that counts as met: arrivals are random, and a second is short.
 const TOLERANCE: f64 = 0.95;
 
-/// Measurements by the clients of a container over the last whole second.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Seen {
-    pub tps: f64,
-    /// Transactions that wait for a client thread.
-    pub queue: u64,
-}
-
-/// The color of a container with this objective and this offered load. The queue is sampled at one instant
+/// The color of a container with this objective and this offered load, whose clients measured `tps` over the last
+/// whole second, while `queue` transactions wait for a client thread. The queue is sampled at one instant
 /// and arrivals come in bursts, so up to one waiting transaction per thread counts as none.
-pub fn judge(objective_tps: u32, offered_tps: u32, threads: u32, seen: Seen) -> Color {
-    if seen.queue <= u64::from(threads) {
+pub fn judge(objective_tps: u32, offered_tps: u32, threads: u32, tps: f64, queue: u64) -> Color {
+    if queue <= u64::from(threads) {
         return Color::Green;
     }
     let asked = f64::from(objective_tps.min(offered_tps));
-    if seen.tps >= asked * TOLERANCE {
+    if tps >= asked * TOLERANCE {
         Color::Yellow
     } else {
         Color::Red
@@ -40,7 +33,7 @@ mod tests {
     use super::*;
 
     fn of(objective: u32, offered: u32, tps: f64, queue: u64) -> Color {
-        judge(objective, offered, 4, Seen { tps, queue })
+        judge(objective, offered, 4, tps, queue)
     }
 
     #[test]

@@ -100,7 +100,7 @@ pub fn run(job: &DatabasesJob) -> Result<DatabasesReport> {
         containers,
         phases: spans,
         host,
-        agent: agent.as_ref().map(Agent::cost),
+        agent: agent.as_ref().map(|agent| agent.cost),
         agent_log: agent.as_ref().map(Agent::log).unwrap_or_default(),
         knobs_left: left_changed(knobs_before, knobs_after),
     })
@@ -162,17 +162,12 @@ fn left_changed(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::fixture::map;
 
     #[test]
     fn only_groups_that_were_there_all_the_time_can_be_left_changed() {
-        let map = |pairs: &[(&str, &str)]| {
-            pairs
-                .iter()
-                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-                .collect::<BTreeMap<_, _>>()
-        };
-        let before = map(&[("app/A/memory.low", "0"), ("app/B/memory.low", "0")]);
-        let after = map(&[("app/B/memory.low", "4096"), ("load/B/memory.low", "0")]);
+        let before = map([("app/A/memory.low", "0"), ("app/B/memory.low", "0")]);
+        let after = map([("app/B/memory.low", "4096"), ("load/B/memory.low", "0")]);
         let left = left_changed(before, after);
         assert_eq!(left, ["app/B/memory.low: \"0\" -> \"4096\""]);
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{ensure, Result};
 
-use super::color::{judge, Seen};
+use super::color::judge;
 use super::look::look;
 use super::probe::{declared, Declarer};
 use super::server::Server;
@@ -20,7 +20,7 @@ use crate::guest::agent::Agent;
 use crate::guest::disks::GuestDisk;
 use crate::guest::setup::{self, STATE};
 use crate::guest::{files, progress};
-use crate::load::clock::monotonic_ns;
+use crate::load::clock::{monotonic_ns, since_s};
 use crate::protocol::databases::{DatabaseSample, DatabasesJob, HostSample, Start};
 
 const PROGRESS_EVERY_S: u64 = 10;
@@ -117,7 +117,7 @@ impl<'a> Phases<'a> {
     }
 
     fn now_s(&self) -> f64 {
-        monotonic_ns().saturating_sub(self.begin_ns) as f64 / 1e9
+        since_s(self.begin_ns)
     }
 
     fn sleep_until(&self, at_s: f64) {
@@ -209,14 +209,10 @@ impl<'a> Phases<'a> {
                 sample.transactions += said.transactions;
                 (sample.tps, sample.latency_ms) = (said.tps, said.latency_ms);
                 sample.queue = said.queue;
-                let seen = said
-                    .tps
-                    .zip(said.queue)
-                    .map(|(tps, queue)| Seen { tps, queue });
-                sample.color = seen.map(|seen| {
-                    let container = &self.job.containers[index];
-                    let offered = container.offered_tps[phase].unwrap_or_default();
-                    judge(container.objective_tps, offered, self.job.threads, seen)
+                let (job, container) = (self.job, &self.job.containers[index]);
+                let offered = container.offered_tps[phase].unwrap_or_default();
+                sample.color = said.tps.zip(said.queue).map(|(tps, queue)| {
+                    judge(container.objective_tps, offered, job.threads, tps, queue)
                 });
             }
             if let Some(declarer) = &mut clients.declarer {

@@ -21,7 +21,7 @@ use anyhow::{anyhow, ensure, Context, Result};
 use libbpf_rs::{Link, Map, MapCore as _, MapFlags, Object};
 
 use super::files;
-use crate::load::clock::monotonic_ns;
+use crate::load::clock::{monotonic_ns, sleep_until};
 use crate::protocol::{Doing, Place, WaitProfile};
 use symbols::Symbols;
 
@@ -106,7 +106,7 @@ impl Tracer {
         let begin_ns = get(&control, offset_of!(types::control, begin_ns));
         let end_ns = get(&control, offset_of!(types::control, end_ns));
         ensure!(end_ns > begin_ns, "the tracer was given no window");
-        thread::sleep(Duration::from_nanos(end_ns.saturating_sub(monotonic_ns())));
+        sleep_until(end_ns);
         self.write_control(|control| put(control, offset_of!(types::control, stopped), 1))?;
         thread::sleep(GRACE);
 
@@ -215,14 +215,13 @@ fn load(cgroup: u64, level: u32, spinning: bool) -> Result<Object> {
 }
 
 fn doing_of(number: u32) -> Option<Doing> {
-    [
-        (types::doing::RUNNING, Doing::Running),
-        (types::doing::RUNNABLE, Doing::Runnable),
-        (types::doing::BLOCKED, Doing::Blocked),
-        (types::doing::SPINNING, Doing::Spinning),
-    ]
-    .into_iter()
-    .find_map(|(in_kernel, doing)| (in_kernel.0 == number).then_some(doing))
+    match types::doing(number) {
+        types::doing::RUNNING => Some(Doing::Running),
+        types::doing::RUNNABLE => Some(Doing::Runnable),
+        types::doing::BLOCKED => Some(Doing::Blocked),
+        types::doing::SPINNING => Some(Doing::Spinning),
+        _ => None,
+    }
 }
 
 /// The functions of a stack. All addresses but the first are return addresses, one behind the call.
@@ -240,15 +239,11 @@ fn names(symbols: &Symbols, stack: &[u8]) -> Vec<String> {
 }
 
 fn get(bytes: &[u8], at: usize) -> u64 {
-    let mut word = [0; 8];
-    word.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_ne_bytes(word)
+    u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
 fn int(bytes: &[u8], at: usize) -> i32 {
-    let mut word = [0; 4];
-    word.copy_from_slice(&bytes[at..at + 4]);
-    i32::from_ne_bytes(word)
+    i32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
 fn put(bytes: &mut [u8], at: usize, value: u64) {
