@@ -47,10 +47,8 @@ pub(super) fn summary(
         };
         writeln!(text, "replayed in {}{weights}", words(config));
         text.push_str(OPEN_LOOP);
-        text.push_str("\n");
-    } else {
-        text.push_str("\n");
     }
+    text.push_str("\n");
     writeln!(
         text,
         "Measured bandwidth: PV {}, share error {} among the groups that contended\n",

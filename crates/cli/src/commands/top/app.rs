@@ -126,11 +126,8 @@ impl App {
         self.selected = rows.get(at).map(|row| row.path.clone());
         self.page = page.max(1);
         let last_offset = rows.len().saturating_sub(self.page);
-        let nearest = (at + 1).saturating_sub(self.page)..=at;
-        self.offset = self
-            .offset
-            .clamp(*nearest.start(), *nearest.end())
-            .min(last_offset);
+        let first = (at + 1).saturating_sub(self.page);
+        self.offset = self.offset.clamp(first, at).min(last_offset);
         at
     }
 
@@ -193,10 +190,7 @@ impl App {
             KeyCode::Char('r') => self.sort.reverse = !self.sort.reverse,
             KeyCode::Char('t') => self.tree = !self.tree,
             KeyCode::Char('p' | ' ') => {
-                self.frozen = match self.frozen {
-                    Some(_) => None,
-                    None => Some(self.live.clone()),
-                };
+                self.frozen = (!self.paused()).then(|| self.live.clone());
             }
             KeyCode::Enter | KeyCode::Char('d') => self.detail = !self.detail,
             KeyCode::Esc if self.detail => self.detail = false,
