@@ -376,6 +376,11 @@ pub(crate) fn megabytes_per_s(rate: Option<f64>) -> String {
     rate.map_or_else(|| "-".into(), |rate| format!("{:.2}", rate / 1e6))
 }
 
+/// A bandwidth with its unit, or a dash.
+pub(crate) fn bandwidth(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "-".into(), |rate| format!("{:.2} MB/s", rate / 1e6))
+}
+
 /// A ratio with two decimals, or a dash.
 pub(crate) fn ratio(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}"))

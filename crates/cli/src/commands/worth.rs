@@ -12,7 +12,7 @@ use ratatui::symbols::Marker;
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Widget as _};
 use serde::Serialize;
 
-use crate::output::{self, bytes, megabytes_per_s, percent, Page, Screen, Table};
+use crate::output::{self, bandwidth, bytes, percent, Page, Screen, Table};
 use crate::settings::{self, OutputArgs};
 
 /// Arguments of `justitia worth`.
@@ -98,7 +98,9 @@ fn render(report: &Report, screen: Screen) -> Page {
         .right("TWICE", 1, |(_, of)| {
             hits(of, |worth| worth.twice_hit_ratio)
         })
-        .right("64 MIB MORE", 0, |(_, of)| saved(of.worth))
+        .right("64 MIB MORE", 0, |(_, of)| {
+            bandwidth(of.worth.and_then(|worth| worth.more_bytes_per_s))
+        })
         .right("KNEE", 3, |(_, of)| {
             bytes(of.worth.and_then(|worth| worth.knee_bytes))
         });
@@ -108,14 +110,6 @@ fn render(report: &Report, screen: Screen) -> Page {
 
 fn hits(of: &GroupWorth, ratio: fn(&WorthStatus) -> Option<f64>) -> String {
     percent(of.worth.and_then(ratio))
-}
-
-/// Disk reads that 64 MiB more would save; `-`: unknown.
-fn saved(worth: Option<&WorthStatus>) -> String {
-    match worth.and_then(|worth| worth.more_bytes_per_s) {
-        Some(more) => format!("{} MB/s", megabytes_per_s(Some(more))),
-        None => "-".to_owned(),
-    }
 }
 
 /// The curve, the group's place on it, and an explanation.
@@ -136,14 +130,14 @@ fn draw(group: &GroupStatus, screen: Screen) -> Page {
     };
     writeln!(
         text,
-        "reads {} MB/s, {} from page cache",
-        megabytes_per_s(Some(worth.asked_bytes_per_s)),
+        "reads {}, {} from page cache",
+        bandwidth(Some(worth.asked_bytes_per_s)),
         percent(worth.now_hit_ratio),
     );
     writeln!(
         text,
         "{MORE} more would save {}; knee {}",
-        saved(Some(worth)),
+        bandwidth(worth.more_bytes_per_s),
         bytes(worth.knee_bytes),
     );
     if let Some(words) = stake(of.needs_bytes, of.lends_bytes, of.borrows_bytes) {

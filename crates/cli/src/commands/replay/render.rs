@@ -9,7 +9,7 @@ use justitia_report::text::word;
 use serde_json::json;
 
 use super::Record;
-use crate::output::{bytes, megabytes_per_s, percent, ratio, Page, Screen, Table};
+use crate::output::{bandwidth, bytes, megabytes_per_s, percent, ratio, Page, Screen, Table};
 
 const OPEN_LOOP: &str = "Open loop: the recorded host does not react to these decisions; \
 bandwidth stays as recorded.\n";
@@ -95,18 +95,16 @@ fn push_curves(text: &mut Page, summary: &Summary, screen: Screen) {
     text.push_str(
         "\nBy the curves of their reads, once page cache has moved (a dash: no curve covers that much):\n\n",
     );
-    let rate = |rate: Option<f64>| match rate {
-        Some(_) => format!("{} MB/s", megabytes_per_s(rate)),
-        None => "-".to_owned(),
-    };
     let table = Table::of(summary.groups.iter().filter(told))
         .left("GROUP", 0, |group| group.path.clone())
         .right("ENTITLED", 0, |group| bytes(group.entitlement_bytes))
         .right("THEN", 0, |group| bytes(group.recorded_entitlement_bytes))
         .right("HITS", 0, |group| percent(group.hit_ratio))
         .right("THEN", 0, |group| percent(group.recorded_hit_ratio))
-        .right("FROM DISK", 0, |group| rate(group.fetched_bytes_per_s))
-        .right("THEN", 0, |group| rate(group.recorded_fetched_bytes_per_s));
+        .right("FROM DISK", 0, |group| bandwidth(group.fetched_bytes_per_s))
+        .right("THEN", 0, |group| {
+            bandwidth(group.recorded_fetched_bytes_per_s)
+        });
     text.append(&table.render(screen));
 }
 
