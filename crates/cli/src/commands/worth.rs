@@ -81,13 +81,13 @@ pub(crate) fn run(args: &WorthArgs) -> Result<()> {
 }
 
 fn render(report: &Report, screen: Screen) -> Page {
-    let mut text = Page::new();
     if report.groups.is_empty() {
+        let mut text = Page::new();
         text.push_str("no cgroup to manage yet\n");
         return text;
     }
     let groups = report.groups.iter();
-    let table = Table::of(groups.map(|group| (group, GroupWorth::of(group))))
+    Table::of(groups.map(|group| (group, GroupWorth::of(group))))
         .left("GROUP", 0, |(group, _)| group.label())
         .right("CACHE", 0, |(_, of)| bytes(of.file_bytes))
         .right("ENTITLED", 1, |(_, of)| bytes(of.entitlement_bytes))
@@ -103,9 +103,8 @@ fn render(report: &Report, screen: Screen) -> Page {
         })
         .right("KNEE", 3, |(_, of)| {
             bytes(of.worth.and_then(|worth| worth.knee_bytes))
-        });
-    text.append(&table.render(screen));
-    text
+        })
+        .render(screen)
 }
 
 fn hits(of: &GroupWorth, ratio: fn(&WorthStatus) -> Option<f64>) -> String {
