@@ -361,11 +361,7 @@ impl Report {
         let groups = tick.snapshot.groups.iter().filter_map(|group| {
             let verdict = verdicts.get(&group.id);
             let verdict = verdict.map(|verdict| VerdictStatus::new(verdict, sharing_is_seen));
-            let mut status = GroupStatus::new(group, verdict, &tick.priors)?;
-            let reading = tick.gate.as_ref();
-            status.gate = reading.and_then(|gate| GateMemberStatus::of(gate, group.id.0));
-            status.names = tick.names.get(&group.id).cloned();
-            Some(status)
+            GroupStatus::new(group, verdict, tick)
         });
         let devices = tick.snapshot.devices.iter();
         let devices = devices.map(|device| DeviceStatus::new(device, &tick.priors));
@@ -463,11 +459,11 @@ impl GroupStatus {
     }
 
     /// `None`: an ancestor of managed groups without a weight of its own.
-    fn new(group: &Group, verdict: Option<VerdictStatus>, priors: &Priors) -> Option<GroupStatus> {
+    fn new(group: &Group, verdict: Option<VerdictStatus>, tick: &Tick) -> Option<GroupStatus> {
         Some(GroupStatus {
             path: group.path.clone(),
             id: group.id.0,
-            names: None,
+            names: tick.names.get(&group.id).cloned(),
             weight: group.weight?.get(),
             weight_source: group.weight_source,
             current_bytes: group.memory.current.map(|bytes| bytes.0),
@@ -482,10 +478,13 @@ impl GroupStatus {
             knobs: Knob::of_groups()
                 .filter_map(|knob| {
                     let foreign = group.knobs.is_foreign(knob);
-                    KnobStatus::new(group.id, knob, group.knobs.get(knob), foreign, priors)
+                    KnobStatus::new(group.id, knob, group.knobs.get(knob), foreign, &tick.priors)
                 })
                 .collect(),
-            gate: None,
+            gate: tick
+                .gate
+                .as_ref()
+                .and_then(|gate| GateMemberStatus::of(gate, group.id.0)),
         })
     }
 }
