@@ -123,15 +123,11 @@ impl Scrape {
                     .iter()
                     .map(|state| (*state, format!(",{}", label(metric.name, state))))
                     .collect();
-                let mut labels = String::new();
                 for (group, path) in groups {
                     let Some(now) = get(group) else { continue };
                     for (state, label) in &states {
-                        labels.clear();
-                        labels.push_str(path);
-                        labels.push_str(label);
                         let is = f64::from(u8::from(*state == now));
-                        sample(text, metric, &labels, Some(is));
+                        sample(text, metric, &format!("{path}{label}"), Some(is));
                     }
                 }
             }
