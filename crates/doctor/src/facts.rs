@@ -310,3 +310,9 @@ fn is_part_of(device: &str, disk: &str) -> bool {
     let digits = rest.strip_prefix('p').unwrap_or(rest);
     rest.is_empty() || (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
+
+/// True if a path is another path or is below it.
+pub(crate) fn is_within(path: &str, above: &str) -> bool {
+    path.strip_prefix(above.trim_end_matches('/'))
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}

@@ -12,7 +12,7 @@ use justitia_policy::units::Weight;
 
 use super::about;
 use crate::check::{Check, Outcome, Severity, Subject};
-use crate::facts::{Facts, GroupFacts, BFQ};
+use crate::facts::{is_within, Facts, GroupFacts, BFQ};
 use crate::remedy;
 
 pub(crate) const NOT_ENFORCED: Check = Check {
@@ -199,12 +199,9 @@ fn writeback_not_charged(facts: &Facts, out: &mut Outcome) -> Option<()> {
     let mounts = out.known(facts.host.mounts.clone())?;
     let mut seen = Vec::new();
     for mount in &mounts {
-        let boot = ["/boot", "/efi"].iter().any(|at| {
-            mount
-                .mount_point
-                .strip_prefix(at)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        });
+        let boot = ["/boot", "/efi"]
+            .iter()
+            .any(|at| is_within(&mount.mount_point, at));
         let kind = mount.kind.as_str();
         if mount.read_only || boot || DESKTOP.contains(&kind) || seen.contains(&&mount.source) {
             continue;
