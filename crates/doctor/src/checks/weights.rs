@@ -136,32 +136,28 @@ fn distorted(facts: &Facts, out: &mut Outcome) -> Option<()> {
         let bfq = out.known(group.bfq_weight.clone()).flatten();
         let asked = out.known(group.asked.clone()).flatten();
         let asked = asked.filter(|(_, source)| *source == WeightSource::OciBlockIo);
-        let found = match (asked, bfq, io) {
-            (Some((asked, _)), Some(bfq), _) => {
-                let asked = asked.get();
-                (bfq != asked).then_some((File::IoBfqWeight, bfq, asked, "blkio-weight"))
-            }
-            (Some((asked, _)), None, Some(io)) => {
-                let asked = asked.get();
-                (io != asked).then_some((File::IoWeight, io, asked, "blkio-weight"))
-            }
+        let asked = asked.map(|(weight, _)| weight.get());
+        let (file, holds, asked, by) = match (asked, bfq, io) {
+            (Some(asked), Some(bfq), _) => (File::IoBfqWeight, bfq, asked, "blkio-weight"),
+            (Some(asked), None, Some(io)) => (File::IoWeight, io, asked, "blkio-weight"),
             (None, Some(bfq), Some(io)) if io != Weight::DEFAULT.get() => {
-                (bfq != io).then_some((File::IoBfqWeight, bfq, io, "IOWeight"))
+                (File::IoBfqWeight, bfq, io, "IOWeight")
             }
-            _ => None,
+            _ => continue,
         };
-        if let Some((file, holds, asked, by)) = found {
-            let value = match file {
-                // BFQ's largest weight is 1000.
-                File::IoBfqWeight => asked.min(1000).to_string(),
-                _ => format!("'default {asked}'"),
-            };
-            out.find(about(group), distortion(file, holds, asked, by))
-                .number("asked", f64::from(asked))
-                .number("holds", f64::from(holds))
-                .remedy(remedy::write(facts, group, file, &value))
-                .remedy("justitia run: it uses the requested weight");
+        if holds == asked {
+            continue;
         }
+        let value = match file {
+            // BFQ's largest weight is 1000.
+            File::IoBfqWeight => asked.min(1000).to_string(),
+            _ => format!("'default {asked}'"),
+        };
+        out.find(about(group), distortion(file, holds, asked, by))
+            .number("asked", f64::from(asked))
+            .number("holds", f64::from(holds))
+            .remedy(remedy::write(facts, group, file, &value))
+            .remedy("justitia run: it uses the requested weight");
     }
     Some(())
 }
