@@ -143,10 +143,8 @@ impl GroupFacts {
     /// The limit that its owner set: the smaller of `memory.max` and `memory.high`. The `memory.high` of a
     /// running agent does not count.
     pub fn own_limit(&self) -> Known<Option<Bytes>> {
-        let bytes = |knob: &Known<Option<Limit>>| match knob {
-            Ok(limit) => Ok(limit.and_then(Limit::bytes)),
-            Err(unread) => Err(unread.clone()),
-        };
+        let bytes =
+            |knob: &Known<Option<Limit>>| knob.clone().map(|limit| limit.and_then(Limit::bytes));
         let max = bytes(&self.knobs.max)?;
         let high = if self.managed {
             None

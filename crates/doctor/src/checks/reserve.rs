@@ -190,14 +190,10 @@ fn is_protected(
         let min = group.protection(File::MemoryMin)?;
         Ok(min > Bytes::ZERO || group.protection(File::MemoryLow)? > Bytes::ZERO)
     };
-    if has(group)? {
-        return Ok(true);
-    }
-    if recursive == Some(true) {
-        for above in facts.ancestors(group) {
-            if has(above)? {
-                return Ok(true);
-            }
+    let above = facts.ancestors(group).filter(|_| recursive == Some(true));
+    for group in std::iter::once(group).chain(above) {
+        if has(group)? {
+            return Ok(true);
         }
     }
     Ok(false)
