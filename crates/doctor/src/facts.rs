@@ -283,16 +283,11 @@ impl Facts {
             .iter()
             .filter_map(|mount| mount.source.strip_prefix("/dev/"))
             .filter(|source| !NO_DISKS.iter().any(|name| source.starts_with(name)));
-        let mut used = Vec::new();
-        for source in sources {
-            match disks.iter().find(|disk| is_part_of(source, &disk.name)) {
-                Some(disk) => used.push(disk),
-                None => return Ok(disks.iter().collect()),
-            }
-        }
-        if used.is_empty() {
+        let of = |source| disks.iter().find(|disk| is_part_of(source, &disk.name));
+        let used: Option<Vec<&Disk>> = sources.map(of).collect();
+        let Some(mut used) = used.filter(|used| !used.is_empty()) else {
             return Ok(disks.iter().collect());
-        }
+        };
         used.sort_by(|a, b| a.name.cmp(&b.name));
         used.dedup();
         Ok(used)
