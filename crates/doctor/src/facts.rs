@@ -183,8 +183,7 @@ impl Facts {
     ) -> Known<&[GroupFacts]> {
         self.tree.clone()?;
         let controllers = self.host.controllers.as_ref().map_err(Clone::clone)?;
-        let have = controllers.iter().flatten();
-        if have.into_iter().any(|have| have == controller) {
+        if controllers.iter().flatten().any(|have| have == controller) {
             return Ok(&self.groups);
         }
         let what = format!("the {controller} of cgroups");
