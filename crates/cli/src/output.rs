@@ -339,6 +339,13 @@ impl From<String> for Cell {
     }
 }
 
+/// A dash without a value.
+impl<T: Into<Cell>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Cell {
+        value.map_or_else(|| "-".into(), Into::into)
+    }
+}
+
 impl From<&str> for Cell {
     fn from(text: &str) -> Cell {
         Cell::from(text.to_owned())

@@ -122,11 +122,10 @@ fn table(report: &Report, screen: Screen) -> Page {
     Table::of(groups.map(|group| (group, group.verdict.as_ref())))
         .left("GROUP", 0, |(group, _)| group.label())
         .left("COLOR", 0, |(_, verdict)| {
-            let color = verdict.map(|verdict| verdict.color);
-            (color.map_or_else(|| "-".into(), |c| c.to_string()), color)
+            verdict.map(|v| (v.color.to_string(), Some(v.color)))
         })
         .left("BY", 1, |(_, verdict)| {
-            verdict.map_or_else(|| "-".into(), |v| v.color_source.to_string())
+            verdict.map(|v| v.color_source.to_string())
         })
         .left("DECLARED", 2, |(group, _)| {
             group.declared.as_ref().map_or_else(String::new, told)

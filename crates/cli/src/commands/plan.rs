@@ -88,10 +88,7 @@ fn render(report: &Report, source: &str, screen: Screen) -> Page {
             .left("GROUP", 0, |write| write.path.clone())
             .left("KNOB", 0, |write| write.knob.to_string())
             .right("NOW", 1, |write| {
-                write
-                    .now
-                    .as_deref()
-                    .map_or_else(|| "-".into(), |now| value(write, now))
+                write.now.as_deref().map(|now| value(write, now))
             })
             .right("THEN", 0, |write| value(write, &write.value))
             .left("BECAUSE", 2, |write| write.because.clone());

@@ -140,14 +140,9 @@ fn push_guard(text: &mut Page, guard: &GuardStatus) {
 fn table(groups: &[GroupStatus], screen: Screen) -> Page {
     use output::{bytes, megabytes_per_s, percent, ratio};
     let knob = |group: &GroupStatus, knob| {
-        let status = group.knobs.iter().find(|status| status.knob == knob);
-        status.map_or_else(
-            || "-".into(),
-            |status| {
-                let mark = if status.foreign { "*" } else { "" };
-                output::knob_value(&status.now, true) + mark
-            },
-        )
+        let status = group.knobs.iter().find(|status| status.knob == knob)?;
+        let mark = if status.foreign { "*" } else { "" };
+        Some(output::knob_value(&status.now, true) + mark)
     };
     Table::of(groups.iter().map(|group| (group, group.verdict.as_ref())))
         .left("GROUP", 0, |(group, _)| group.label())
@@ -159,7 +154,7 @@ fn table(groups: &[GroupStatus], screen: Screen) -> Page {
         })
         .right("OF IDEAL", 0, |(_, v)| ratio(v.and_then(|v| v.of_ideal)))
         .left("COLOR", 1, |(_, v)| {
-            (v.map_or_else(|| "-".into(), color_text), v.map(|v| v.color))
+            v.map(|v| (color_text(v), Some(v.color)))
         })
         .right("STALL", 2, |(_, v)| percent(v.and_then(|v| v.stalled)))
         .right("CACHE", 1, |(group, _)| bytes(group.file_bytes))

@@ -2,7 +2,6 @@
 
 use justitia_policy::plan::{Knob, Plan, Value, Write};
 use justitia_policy::snapshot::GroupId;
-use justitia_policy::units::Bytes;
 use justitia_policy::Config;
 use justitia_record::{path_of, Difference, GroupSummary, Session, Source, Step, Summary};
 use justitia_report::text::word;
@@ -123,8 +122,10 @@ fn push_differences(text: &mut Page, summary: &Summary, screen: Screen) {
         .right("AT", 0, |difference| format!("{:.3}", difference.at_s))
         .left("GROUP", 0, |difference| difference.group.clone())
         .left("KNOB", 0, |difference| difference.knob.to_string())
-        .right("THEN", 0, |difference| written(difference.then.as_ref()))
-        .right("NOW", 0, |difference| written(difference.now.as_ref()))
+        .right("THEN", 0, |difference| {
+            difference.then.as_ref().map(written)
+        })
+        .right("NOW", 0, |difference| difference.now.as_ref().map(written))
         .left("BECAUSE", 1, |difference| {
             let because = difference.now.as_ref().or(difference.then.as_ref());
             because
@@ -228,7 +229,7 @@ fn push_writes(text: &mut Page, step: &Step, screen: Screen) {
     if rows.is_empty() {
         text.push_str("nothing to write\n");
     } else {
-        let value = |plan: &Plan, of: &Write| written(find(plan, of.group, of.knob).as_ref());
+        let value = |plan: &Plan, of: &Write| find(plan, of.group, of.knob).as_ref().map(written);
         let table = Table::of(rows)
             .left("GROUP", 0, |write| path_of(step.snapshot(), write.group))
             .left("KNOB", 0, |write| write.knob.to_string())
@@ -294,19 +295,16 @@ fn words(config: &Config) -> String {
     format!("mode {mode}, objective {objective}")
 }
 
-fn weight_words(weight: Option<impl ToString>) -> String {
-    weight.map_or_else(|| "-".into(), |weight| weight.to_string())
+fn weight_words(weight: Option<impl ToString>) -> Option<String> {
+    weight.map(|weight| weight.to_string())
 }
 
-/// The value of a write; a dash without one.
-fn written(write: Option<&Write>) -> String {
-    write.map_or_else(
-        || "-".into(),
-        |write| match write.value {
-            Value::Limit(limit) => limit
-                .bytes()
-                .map_or_else(|| "max".into(), |bytes| Bytes(bytes.0).to_string()),
-            value => value.to_string(),
-        },
-    )
+/// The value of a write.
+fn written(write: &Write) -> String {
+    match write.value {
+        Value::Limit(limit) => limit
+            .bytes()
+            .map_or_else(|| "max".into(), |bytes| bytes.to_string()),
+        value => value.to_string(),
+    }
 }
