@@ -42,8 +42,7 @@ pub(crate) fn tree(report: &Report, filter: &str, sort: Sort, unicode: bool) -> 
             values: values.clone(),
         });
     }
-    let tops = root.below.into_values().map(Node::compressed).collect();
-    push(tops, "", true, sort, unicode, &mut rows);
+    push(root.below, "", true, sort, unicode, &mut rows);
     rows
 }
 
@@ -87,19 +86,19 @@ impl<'a> Node<'a> {
 }
 
 fn push(
-    mut nodes: Vec<Node>,
+    nodes: BTreeMap<&str, Node>,
     indent: &str,
     top: bool,
     sort: Sort,
     unicode: bool,
     rows: &mut Vec<Row>,
 ) {
-    let (branch, corner, stem) = if unicode {
-        ("├ ", "└ ", "│ ")
+    let (branch, corner, stem, blank) = if unicode {
+        ("├ ", "└ ", "│ ", "  ")
     } else {
-        ("|- ", "`- ", "|  ")
+        ("|- ", "`- ", "|  ", "   ")
     };
-    let blank = if unicode { "  " } else { "   " };
+    let mut nodes: Vec<Node> = nodes.into_values().map(Node::compressed).collect();
     nodes.sort_by(|a, b| sort.compare((&a.path, &a.values), (&b.path, &b.values)));
     let count = nodes.len();
     for (at, node) in nodes.into_iter().enumerate() {
@@ -119,8 +118,7 @@ fn push(
             id: node.group.map(|(id, _)| id),
             values: node.values,
         });
-        let below = node.below.into_values().map(Node::compressed).collect();
-        push(below, &deeper, false, sort, unicode, rows);
+        push(node.below, &deeper, false, sort, unicode, rows);
     }
 }
 
