@@ -8,14 +8,9 @@ use justitia_policy::units::Bytes;
 
 use crate::facts::{Facts, GroupFacts};
 
-/// A size in the syntax of knobs.
-pub(crate) fn size(bytes: Bytes) -> String {
-    format!("{}M", bytes.0.div_ceil(1 << 20).max(1))
-}
-
 /// The command or setting that sets a memory knob of a group.
 pub(crate) fn set(facts: &Facts, group: &GroupFacts, file: File, bytes: Bytes) -> String {
-    let size = size(bytes);
+    let size = format!("{}M", bytes.0.div_ceil(1 << 20).max(1));
     let of_owner = match owner(&group.path) {
         Owner::Engine { program, id } => {
             let option = match file {
