@@ -148,10 +148,8 @@ fn list(scanner: &Scanner, json: bool) -> Result<()> {
 
 /// Finds a group by the name of a managed one, or else by its path below the mount.
 fn find(fs: &Fs, scanner: &Scanner, name: &str) -> Result<Group> {
-    if let Some(found) = scanner.find(name) {
-        return Ok(found.group.clone());
-    }
-    below_mount(fs, name).ok_or_else(|| {
+    let managed = scanner.find(name).map(|found| found.group.clone());
+    managed.or_else(|| below_mount(fs, name)).ok_or_else(|| {
         Error::usage(
             format!("there is no cgroup {name}"),
             "name a path below the cgroup2 mount; justitia weight lists the managed ones",
