@@ -59,10 +59,7 @@ impl App {
             live: Picture::new(report),
             frozen: None,
             away: None,
-            sort: Sort {
-                field: Field::Rate,
-                reverse: false,
-            },
+            sort: Sort::by(Field::Rate),
             filter: String::new(),
             typing: None,
             tree: false,
@@ -207,10 +204,7 @@ impl App {
     }
 
     fn sort_by(&mut self, field: Field) {
-        self.sort = Sort {
-            field,
-            reverse: false,
-        };
+        self.sort = Sort::by(field);
     }
 
     /// Selects another row: `to` maps the present row and the page size to the new row.

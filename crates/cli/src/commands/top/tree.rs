@@ -128,10 +128,7 @@ mod tests {
     use super::super::tests::{group, report};
     use super::*;
 
-    const BY_NAME: Sort = Sort {
-        field: Field::Group,
-        reverse: false,
-    };
+    const BY_NAME: Sort = Sort::by(Field::Group);
 
     fn labels(paths: &[&str], filter: &str) -> Vec<String> {
         let groups = paths.iter().map(|path| group(path, 100)).collect();
@@ -174,11 +171,7 @@ mod tests {
     fn siblings_are_sorted_and_stay_with_their_parent() {
         let mut groups = vec![group("/k/a", 100), group("/k/b", 300), group("/z", 1)];
         groups[2].verdict.as_mut().unwrap().bytes_per_s = Some(9e9);
-        let by_rate = Sort {
-            field: Field::Rate,
-            reverse: false,
-        };
-        let rows = tree(&report(groups), "", by_rate, true);
+        let rows = tree(&report(groups), "", Sort::by(Field::Rate), true);
         let labels: Vec<&str> = rows.iter().map(|row| row.label.as_str()).collect();
         assert_eq!(labels, ["/z", "/k", "├ b", "└ a"]);
     }
