@@ -83,6 +83,13 @@ impl Page {
         writeln!(self, "{line}");
     }
 
+    /// The first line that begins with these words.
+    #[cfg(test)]
+    pub(crate) fn line(&self, words: &str) -> &str {
+        let found = self.lines().find(|line| line.starts_with(words));
+        found.unwrap_or_else(|| panic!("no {words}:\n{self}"))
+    }
+
     /// Prints to stdout. A closed pipe (`| head`) is not an error.
     pub(crate) fn print(&self) -> Result<()> {
         self.flush().map(|_| ())

@@ -112,10 +112,7 @@ pub(crate) mod tests {
     #[test]
     fn each_write_is_shown_with_what_stands_there_and_why() {
         let text = render(&example(), "here", Screen::FILE);
-        let line = text
-            .lines()
-            .find(|line| line.starts_with("/app/db"))
-            .unwrap();
+        let line = text.line("/app/db");
         for cell in ["memory.high", "max", "391.0 MiB", "no contention"] {
             assert!(line.contains(cell), "{cell}: {line}");
         }

@@ -337,10 +337,7 @@ pub(crate) mod tests {
         let text = render(&example(), 1065, Screen::FILE);
         assert!(text.starts_with("justitia 0.1.0  mode proportional, objective fair, up 65 s"));
         assert!(text.contains("2.5 ms each, counted by bpf\n"), "{text}");
-        let db = text
-            .lines()
-            .find(|line| line.starts_with("/app/db"))
-            .unwrap();
+        let db = text.line("/app/db");
         for cell in [
             "800",
             "xattr",
@@ -353,10 +350,7 @@ pub(crate) mod tests {
         ] {
             assert!(db.contains(cell), "{cell}: {db}");
         }
-        let new = text
-            .lines()
-            .find(|line| line.starts_with("/app/new"))
-            .unwrap();
+        let new = text.line("/app/new");
         assert!(new.ends_with('-'), "{new}");
         assert!(text.contains("\nlow_latency 0; before us: 1 (disk nvme0n1)\n"));
         assert!(text.contains("problem: /app/new: memory.stat: no such file\n  enable"));

@@ -263,21 +263,8 @@ pub(crate) mod tests {
     #[test]
     fn a_row_says_what_is_known_and_dashes_what_is_not() {
         let text = render(&report_of_example(), Screen::FILE);
-        let row = |name: &str| {
-            text.lines()
-                .find(|line| line.starts_with(name))
-                .unwrap()
-                .to_owned()
-        };
-        let db: Vec<String> = row("/app/db")
-            .split("  ")
-            .map(|cell| cell.trim().to_owned())
-            .collect();
-        let db: Vec<&str> = db
-            .iter()
-            .map(String::as_str)
-            .filter(|cell| !cell.is_empty())
-            .collect();
+        let cells = text.line("/app/db").split("  ").map(str::trim);
+        let db: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
         let expected = [
             "/app/db",
             "200.0 MiB",
@@ -291,7 +278,7 @@ pub(crate) mod tests {
             "-",
         ];
         assert_eq!(db, expected);
-        assert_eq!(row("/app/new").matches('-').count(), 9);
+        assert_eq!(text.line("/app/new").matches('-').count(), 9);
     }
 
     #[test]
