@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use justitia_report::text::word;
 use serde::{Deserialize, Serialize};
 
 use crate::seconds;
@@ -303,11 +304,8 @@ pub enum Keys {
 }
 
 impl Keys {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Uniform => "uniform",
-            Self::Special => "special",
-        }
+    pub fn name(self) -> String {
+        word(&self)
     }
 }
 
@@ -376,13 +374,8 @@ pub enum Volume {
 
 impl Volume {
     /// The option's value.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Linear => "linear",
-            Self::Crypt => "crypt",
-            Self::Raid1 => "raid1",
-            Self::Raid5 => "raid5",
-        }
+    pub fn name(self) -> String {
+        word(&self)
     }
 }
 

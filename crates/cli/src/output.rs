@@ -83,6 +83,13 @@ impl Page {
         writeln!(self, "{line}");
     }
 
+    /// The first line that begins with these words.
+    #[cfg(test)]
+    pub(crate) fn line(&self, words: &str) -> &str {
+        let found = self.lines().find(|line| line.starts_with(words));
+        found.unwrap_or_else(|| panic!("no {words}:\n{self}"))
+    }
+
     /// Prints to stdout. A closed pipe (`| head`) is not an error.
     pub(crate) fn print(&self) -> Result<()> {
         self.flush().map(|_| ())
@@ -339,6 +346,13 @@ impl From<String> for Cell {
     }
 }
 
+/// A dash without a value.
+impl<T: Into<Cell>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Cell {
+        value.map_or_else(|| "-".into(), Into::into)
+    }
+}
+
 impl From<&str> for Cell {
     fn from(text: &str) -> Cell {
         Cell::from(text.to_owned())
@@ -374,6 +388,11 @@ pub(crate) fn bytes(bytes: Option<u64>) -> String {
 /// A bandwidth in 10^6 bytes per second, or a dash.
 pub(crate) fn megabytes_per_s(rate: Option<f64>) -> String {
     rate.map_or_else(|| "-".into(), |rate| format!("{:.2}", rate / 1e6))
+}
+
+/// A bandwidth with its unit, or a dash.
+pub(crate) fn bandwidth(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "-".into(), |rate| format!("{:.2} MB/s", rate / 1e6))
 }
 
 /// A ratio with two decimals, or a dash.

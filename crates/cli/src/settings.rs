@@ -60,15 +60,20 @@ pub(crate) struct PolicyArgs {
 
 /// The configuration file's settings, or the defaults.
 pub(crate) fn load(args: &ConfigArgs) -> Result<Settings> {
-    let mut settings = match &args.config {
+    let settings = match &args.config {
         Some(file) => Settings::load(file)?,
         None => Settings::of_host()?,
     };
+    Ok(with_state_dir(settings, args))
+}
+
+/// The settings, with the state directory of the arguments.
+pub(crate) fn with_state_dir(mut settings: Settings, args: &ConfigArgs) -> Settings {
     if let Some(dir) = &args.state_dir {
         settings.state_dir.clone_from(dir);
         settings.socket = None;
     }
-    Ok(settings)
+    settings
 }
 
 /// The configuration file's settings, overridden by the policy arguments.

@@ -143,10 +143,8 @@ impl GroupFacts {
     /// The limit that its owner set: the smaller of `memory.max` and `memory.high`. The `memory.high` of a
     /// running agent does not count.
     pub fn own_limit(&self) -> Known<Option<Bytes>> {
-        let bytes = |knob: &Known<Option<Limit>>| match knob {
-            Ok(limit) => Ok(limit.and_then(Limit::bytes)),
-            Err(unread) => Err(unread.clone()),
-        };
+        let bytes =
+            |knob: &Known<Option<Limit>>| knob.clone().map(|limit| limit.and_then(Limit::bytes));
         let max = bytes(&self.knobs.max)?;
         let high = if self.managed {
             None
@@ -185,8 +183,7 @@ impl Facts {
     ) -> Known<&[GroupFacts]> {
         self.tree.clone()?;
         let controllers = self.host.controllers.as_ref().map_err(Clone::clone)?;
-        let have = controllers.iter().flatten();
-        if have.into_iter().any(|have| have == controller) {
+        if controllers.iter().flatten().any(|have| have == controller) {
             return Ok(&self.groups);
         }
         let what = format!("the {controller} of cgroups");
@@ -285,16 +282,11 @@ impl Facts {
             .iter()
             .filter_map(|mount| mount.source.strip_prefix("/dev/"))
             .filter(|source| !NO_DISKS.iter().any(|name| source.starts_with(name)));
-        let mut used = Vec::new();
-        for source in sources {
-            match disks.iter().find(|disk| is_part_of(source, &disk.name)) {
-                Some(disk) => used.push(disk),
-                None => return Ok(disks.iter().collect()),
-            }
-        }
-        if used.is_empty() {
+        let of = |source| disks.iter().find(|disk| is_part_of(source, &disk.name));
+        let used: Option<Vec<&Disk>> = sources.map(of).collect();
+        let Some(mut used) = used.filter(|used| !used.is_empty()) else {
             return Ok(disks.iter().collect());
-        }
+        };
         used.sort_by(|a, b| a.name.cmp(&b.name));
         used.dedup();
         Ok(used)
@@ -309,4 +301,10 @@ fn is_part_of(device: &str, disk: &str) -> bool {
     };
     let digits = rest.strip_prefix('p').unwrap_or(rest);
     rest.is_empty() || (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// True if a path is another path or is below it.
+pub(crate) fn is_within(path: &str, above: &str) -> bool {
+    path.strip_prefix(above.trim_end_matches('/'))
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

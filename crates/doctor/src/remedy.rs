@@ -8,38 +8,29 @@ use justitia_policy::units::Bytes;
 
 use crate::facts::{Facts, GroupFacts};
 
-/// A size in the syntax of knobs.
-pub(crate) fn size(bytes: Bytes) -> String {
-    format!("{}M", bytes.0.div_ceil(1 << 20).max(1))
-}
-
 /// The command or setting that sets a memory knob of a group.
 pub(crate) fn set(facts: &Facts, group: &GroupFacts, file: File, bytes: Bytes) -> String {
-    let size = size(bytes);
-    match owner(&group.path) {
+    let size = format!("{}M", bytes.0.div_ceil(1 << 20).max(1));
+    let of_owner = match owner(&group.path) {
         Owner::Engine { program, id } => {
             let option = match file {
                 File::MemoryMax => Some("--memory"),
                 File::MemoryLow => Some("--memory-reservation"),
                 _ => None,
             };
-            match option {
-                Some(option) => format!("{program} update {option} {size} {id}"),
-                None => write(facts, group, file, &size),
-            }
+            option.map(|option| format!("{program} update {option} {size} {id}"))
         }
-        Owner::Kubernetes => match file {
+        Owner::Kubernetes => Some(match file {
             File::MemoryMax => format!("in the pod's spec: resources.limits.memory: {size}i"),
             _ => format!(
                 "in the pod's spec: resources.requests.memory: {size}i, with the kubelet's feature MemoryQoS"
             ),
-        },
-        Owner::Unit(unit) => match property(file) {
-            Some(property) => format!("systemctl set-property {unit} {property}={size}"),
-            None => write(facts, group, file, &size),
-        },
-        Owner::Nobody => write(facts, group, file, &size),
-    }
+        }),
+        Owner::Unit(unit) => property(file)
+            .map(|property| format!("systemctl set-property {unit} {property}={size}")),
+        Owner::Nobody => None,
+    };
+    of_owner.unwrap_or_else(|| write(facts, group, file, &size))
 }
 
 /// The command that writes a value to a file of a group, whoever owns it.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::check::{Check, Finding, Outcome, Severity, Subject};
 use crate::checks::CHECKS;
-use crate::facts::Facts;
+use crate::facts::{is_within, Facts};
 use crate::Silence;
 
 /// Page with the explanation of the checks, below the documentation's root; the ID is the anchor.
@@ -165,12 +165,8 @@ fn check_report(
 }
 
 fn concerns(subject: &Subject, group: &str) -> bool {
-    let below = |path: &str, above: &str| {
-        path.strip_prefix(above.trim_end_matches('/'))
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
     match subject {
-        Subject::Group(path) => below(path, group) || below(group, path),
+        Subject::Group(path) => is_within(path, group) || is_within(group, path),
         _ => true,
     }
 }

@@ -13,13 +13,9 @@ use crate::fields::{AGENT, GATE, GROUP, GUARD, KNOBS, WATCH};
 
 /// All fields; those of the agent and the host come first.
 pub fn fields() -> impl Iterator<Item = &'static Field> {
-    AGENT
-        .iter()
-        .chain(GUARD)
-        .chain(GATE)
-        .chain(WATCH)
-        .chain(GROUP)
-        .chain(KNOBS)
+    [AGENT, GUARD, GATE, WATCH, GROUP, KNOBS]
+        .into_iter()
+        .flatten()
 }
 
 /// Every metric family with its help.

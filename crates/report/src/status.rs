@@ -93,7 +93,6 @@ pub struct Report {
     /// Duration of the longest step so far.
     pub longest_tick_us: u64,
     /// The source of the traffic counters, `bpf` or `proc`; unknown before the first step.
-    #[serde(default)]
     pub observer: Option<String>,
     /// Knobs written since the agent began: none in mode `observe`.
     #[serde(default)]
@@ -109,10 +108,8 @@ pub struct Report {
     #[serde(default)]
     pub devices: Vec<DeviceStatus>,
     /// The guard; `None`: it has nothing to do.
-    #[serde(default)]
     pub guard: Option<GuardStatus>,
     /// The kernel module's gate; `None`: the agent does not hold it.
-    #[serde(default)]
     pub gate: Option<GateStatus>,
     /// Findings of the watch for each kind of decision; empty: it is off, or no decision was made yet.
     #[serde(default)]
@@ -162,15 +159,12 @@ pub struct GroupStatus {
     pub verdict: Option<VerdictStatus>,
     /// The color that its application declared, whether or not the policy accepts it; `None`: it declared
     /// none.
-    #[serde(default)]
     pub declared: Option<Declared>,
     /// Its miss-ratio curve; `None`: not known from its reads so far.
-    #[serde(default)]
     pub worth: Option<WorthStatus>,
     /// Its knobs that exist on this kernel.
     pub knobs: Vec<KnobStatus>,
     /// Its counters at the kernel module's gate; `None`: the gate has no account of it.
-    #[serde(default)]
     pub gate: Option<GateMemberStatus>,
 }
 
@@ -205,7 +199,6 @@ pub struct Totals {
     #[serde(flatten)]
     pub pressure: Pressure,
     /// `workingset_refault_file`.
-    #[serde(default)]
     pub refault_pages: Option<u64>,
 }
 
@@ -263,29 +256,22 @@ pub struct VerdictStatus {
     pub cache: CacheRates,
     /// Page cache charged to it that belongs to higher-weighted users of the same files. `None`: the users of
     /// files are not observed.
-    #[serde(default)]
     pub held_for_others_bytes: Option<u64>,
     /// Its own page cache that is charged to others. `None`: the users of files are not observed.
-    #[serde(default)]
     pub held_by_others_bytes: Option<u64>,
     /// Source of the color: declared or inferred.
     #[serde(default)]
     pub color_source: ColorSource,
     /// Page cache it may hold while it gives memory to others by its color.
-    #[serde(default)]
     pub cap_bytes: Option<u64>,
     /// Memory it needs to stay satisfied, learned while it gave memory.
-    #[serde(default)]
     pub working_set_bytes: Option<u64>,
     /// Page cache with which its reads hit as often as with its share. `None`: its entitlement does not
     /// depend on its reads.
-    #[serde(default)]
     pub needs_bytes: Option<u64>,
     /// The part of its share that it lends to others. `None` as for `needs_bytes`.
-    #[serde(default)]
     pub lends_bytes: Option<u64>,
     /// Page cache that it borrows beyond its share. `None` as for `needs_bytes`.
-    #[serde(default)]
     pub borrows_bytes: Option<u64>,
 }
 
@@ -361,11 +347,7 @@ impl Report {
         let groups = tick.snapshot.groups.iter().filter_map(|group| {
             let verdict = verdicts.get(&group.id);
             let verdict = verdict.map(|verdict| VerdictStatus::new(verdict, sharing_is_seen));
-            let mut status = GroupStatus::new(group, verdict, &tick.priors)?;
-            let reading = tick.gate.as_ref();
-            status.gate = reading.and_then(|gate| GateMemberStatus::of(gate, group.id.0));
-            status.names = tick.names.get(&group.id).cloned();
-            Some(status)
+            GroupStatus::new(group, verdict, tick)
         });
         let devices = tick.snapshot.devices.iter();
         let devices = devices.map(|device| DeviceStatus::new(device, &tick.priors));
@@ -463,11 +445,11 @@ impl GroupStatus {
     }
 
     /// `None`: an ancestor of managed groups without a weight of its own.
-    fn new(group: &Group, verdict: Option<VerdictStatus>, priors: &Priors) -> Option<GroupStatus> {
+    fn new(group: &Group, verdict: Option<VerdictStatus>, tick: &Tick) -> Option<GroupStatus> {
         Some(GroupStatus {
             path: group.path.clone(),
             id: group.id.0,
-            names: None,
+            names: tick.names.get(&group.id).cloned(),
             weight: group.weight?.get(),
             weight_source: group.weight_source,
             current_bytes: group.memory.current.map(|bytes| bytes.0),
@@ -482,10 +464,13 @@ impl GroupStatus {
             knobs: Knob::of_groups()
                 .filter_map(|knob| {
                     let foreign = group.knobs.is_foreign(knob);
-                    KnobStatus::new(group.id, knob, group.knobs.get(knob), foreign, priors)
+                    KnobStatus::new(group.id, knob, group.knobs.get(knob), foreign, &tick.priors)
                 })
                 .collect(),
-            gate: None,
+            gate: tick
+                .gate
+                .as_ref()
+                .and_then(|gate| GateMemberStatus::of(gate, group.id.0)),
         })
     }
 }

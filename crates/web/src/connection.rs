@@ -120,9 +120,7 @@ impl Connection {
             let count = match self.wire.read(&mut buffer) {
                 Ok(Heard::Bytes(0)) => break self.stage = Stage::Gone,
                 Ok(Heard::Bytes(count)) => count,
-                Ok(Heard::NoTls) => {
-                    return self.answer(Answer::status(Status::NoTls), false, false, now);
-                }
+                Ok(Heard::NoTls) => return self.refuse(Status::NoTls, now),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(_) => break self.stage = Stage::Gone,
@@ -140,9 +138,7 @@ impl Connection {
                     self.deadline = now + ASKING;
                     return;
                 }
-                Parsed::Refused(status) => {
-                    return self.answer(Answer::status(status), false, false, now);
-                }
+                Parsed::Refused(status) => return self.refuse(status, now),
             }
         }
     }
@@ -205,8 +201,8 @@ impl Connection {
         self.deadline = now + LEAVING;
     }
 
-    /// Answers that the request waited too long for its turn.
-    pub(super) fn busy(&mut self, now: Instant) {
-        self.answer(Answer::status(Status::TooMany), false, false, now);
+    /// Answers with a status and its explanation.
+    pub(super) fn refuse(&mut self, status: Status, now: Instant) {
+        self.answer(Answer::status(status), false, false, now);
     }
 }

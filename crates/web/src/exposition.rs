@@ -11,7 +11,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use justitia_report::describe::{metrics, Get, Kind, Labels, Metric};
+use justitia_report::describe::{metrics, Get, Kind, Metric};
 use justitia_report::own::Own;
 use justitia_report::status::{GroupStatus, Report};
 use justitia_report::text::word;
@@ -123,15 +123,11 @@ impl Scrape {
                     .iter()
                     .map(|state| (*state, format!(",{}", label(metric.name, state))))
                     .collect();
-                let mut labels = String::new();
                 for (group, path) in groups {
                     let Some(now) = get(group) else { continue };
                     for (state, label) in &states {
-                        labels.clear();
-                        labels.push_str(path);
-                        labels.push_str(label);
                         let is = f64::from(u8::from(*state == now));
-                        sample(text, metric, &labels, Some(is));
+                        sample(text, metric, &format!("{path}{label}"), Some(is));
                     }
                 }
             }
@@ -203,9 +199,7 @@ fn number(text: &mut String, value: f64) {
 
 /// The labels of every metric of a group.
 fn of_group(group: &GroupStatus) -> String {
-    let mut text = label("group", &group.path);
-    let names = group.names.as_ref();
-    let known = names.into_iter().flat_map(|names| {
+    let known = group.names.iter().flat_map(|names| {
         [
             ("kind", Some(&names.kind)),
             ("name", Some(&names.name)),
@@ -214,21 +208,14 @@ fn of_group(group: &GroupStatus) -> String {
             ("container", names.container.as_ref()),
         ]
     });
-    for (name, value) in known {
-        if let Some(value) = value {
-            text.push(',');
-            text.push_str(&label(name, value));
-        }
-    }
-    text
+    let known = known.filter_map(|(name, value)| Some((name, value?)));
+    join(std::iter::once(("group", &group.path)).chain(known))
 }
 
-fn join(labels: Labels) -> String {
-    let labels: Vec<String> = labels
-        .into_iter()
-        .map(|(name, value)| label(name, &value))
-        .collect();
-    labels.join(",")
+fn join<'a>(labels: impl IntoIterator<Item = (&'a str, impl AsRef<str>)>) -> String {
+    let labels = labels.into_iter();
+    let labels = labels.map(|(name, value)| label(name, value.as_ref()));
+    labels.collect::<Vec<_>>().join(",")
 }
 
 fn label(name: &str, value: &str) -> String {

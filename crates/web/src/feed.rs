@@ -26,10 +26,8 @@ impl Feed {
     /// Connects to the agent with this state directory. Only root may connect to its socket.
     pub fn connect(state_dir: &Path) -> Result<Feed> {
         let path = state_dir.join(SOCKET);
-        match UnixStream::connect(&path) {
-            Ok(stream) => Ok(Feed::from(OwnedFd::from(stream))),
-            Err(error) => Err(unreachable_at(&path, &error)),
-        }
+        let stream = UnixStream::connect(&path).map_err(|error| unreachable_at(&path, &error))?;
+        Ok(Feed::from(OwnedFd::from(stream)))
     }
 
     /// Reads frames from standard input.

@@ -125,17 +125,16 @@ impl Names {
         let Some(listen) = self.listen else {
             return true;
         };
-        let name = match host.strip_prefix('[') {
-            Some(rest) => match rest.split_once(']') {
-                Some((name, port)) if port.is_empty() || is_port(port) => name,
-                _ => return false,
-            },
-            None => match host.find(':') {
-                Some(colon) if is_port(&host[colon..]) => &host[..colon],
-                Some(_) => return false,
-                None => host,
-            },
+        let split = match host.strip_prefix('[') {
+            Some(rest) => rest.split_once(']'),
+            None => Some(host.split_at(host.find(':').unwrap_or(host.len()))),
         };
+        let Some((name, port)) = split else {
+            return false;
+        };
+        if !port.is_empty() && !is_port(port) {
+            return false;
+        }
         if let Ok(address) = name.parse::<IpAddr>() {
             // DNS cannot redirect an address. A server on the unspecified address accepts all of them.
             return address.is_loopback() || address == listen || listen.is_unspecified();

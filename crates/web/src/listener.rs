@@ -26,7 +26,14 @@ impl Listener {
     /// Binds the address. A stale Unix socket there is replaced.
     pub fn bind(listen: &Listen) -> io::Result<Listener> {
         match listen {
-            Listen::Tcp(address) => TcpListener::bind(address)?.try_into(),
+            Listen::Tcp(address) => {
+                let listener = TcpListener::bind(address)?;
+                listener.set_nonblocking(true)?;
+                Ok(Listener {
+                    at: Listen::Tcp(listener.local_addr()?),
+                    socket: listener.into(),
+                })
+            }
             Listen::Unix(path) => {
                 let listener = match UnixListener::bind(path) {
                     Err(error) if error.kind() == ErrorKind::AddrInUse && is_left(path) => {
@@ -66,18 +73,6 @@ fn is_left(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
     let refused = |error: io::Error| error.kind() == ErrorKind::ConnectionRefused;
     is_socket && UnixStream::connect(path).is_err_and(refused)
-}
-
-impl TryFrom<TcpListener> for Listener {
-    type Error = io::Error;
-
-    fn try_from(listener: TcpListener) -> io::Result<Listener> {
-        listener.set_nonblocking(true)?;
-        Ok(Listener {
-            at: Listen::Tcp(listener.local_addr()?),
-            socket: listener.into(),
-        })
-    }
 }
 
 impl AsFd for Listener {

@@ -43,10 +43,9 @@ fn main() -> ExitCode {
 
 /// Serves until the agent ends.
 fn run(args: &WebArgs) -> Result<()> {
-    let place = match args.listen.as_deref().map(parse_listen) {
+    let place = match &args.listen {
+        Some(listen) => Place::At(parse_listen(listen)?),
         None => Place::AsTold,
-        Some(Ok(listen)) => Place::At(listen),
-        Some(Err((cause, remedy))) => return Err(Error::usage(cause, remedy)),
     };
     let mut feed = if args.stdin {
         Feed::stdin()?

@@ -24,7 +24,7 @@ use rustls::ServerConfig;
 use justitia_report::feed::Listen;
 
 use super::connection::Connection;
-use super::http::Names;
+use super::http::{Names, Status};
 use super::site::Site;
 use super::wire::Wire;
 use crate::latest::Latest;
@@ -288,7 +288,7 @@ impl Loop {
                         .is_err());
             if waits {
                 if now >= one.deadline() {
-                    one.busy(now);
+                    one.refuse(Status::TooMany, now);
                 }
                 continue;
             }

@@ -118,23 +118,20 @@ impl Site {
     fn status(&mut self) -> Answer {
         let told = self.latest.get();
         let count = told.report.ticks_total;
-        if self
-            .status
-            .as_ref()
-            .is_none_or(|(known, _)| *known != count)
-        {
-            let Ok(json) = serde_json::to_vec(&told.report) else {
-                return Answer::status(Status::Stalled);
-            };
-            self.status = Some((count, json.into()));
-        }
-        match &self.status {
-            Some((_, json)) => Answer {
-                status: Status::Ok,
-                content_type: JSON,
-                body: Body::Shared(Arc::clone(json)),
-            },
-            None => Answer::status(Status::Stalled),
+        let json = match &self.status {
+            Some((known, json)) if *known == count => Arc::clone(json),
+            _ => {
+                let Ok(json) = serde_json::to_vec(&told.report) else {
+                    return Answer::status(Status::Stalled);
+                };
+                let (_, json) = self.status.insert((count, json.into()));
+                Arc::clone(json)
+            }
+        };
+        Answer {
+            status: Status::Ok,
+            content_type: JSON,
+            body: Body::Shared(json),
         }
     }
 

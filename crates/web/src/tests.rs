@@ -54,6 +54,12 @@ pub(crate) fn certificate() -> Tls {
     }
 }
 
+/// A page at the address that the agent names.
+fn page(listen: Option<&str>, log: &Log) -> Page {
+    let first = frame(&example::tick(1, 1), listen);
+    Page::bind(first, Place::AsTold, log.clone())
+}
+
 fn answers(address: SocketAddr) -> bool {
     let Ok(mut stream) = TcpStream::connect(address) else {
         return false;
@@ -70,11 +76,7 @@ fn a_port_that_is_taken_is_one_warning_with_a_remedy_and_is_bound_once_it_is_fre
     let at = taken.local_addr().unwrap();
     let listen = at.to_string();
     let log = Log::captured();
-    let mut page = Page::bind(
-        frame(&example::tick(1, 1), Some(&listen)),
-        Place::AsTold,
-        log.clone(),
-    );
+    let mut page = page(Some(&listen), &log);
     page.serve();
     page.retry_at = Instant::now();
     page.follow(frame(&example::tick(2, 1), Some(&listen)));
@@ -95,11 +97,7 @@ fn a_port_that_is_taken_is_one_warning_with_a_remedy_and_is_bound_once_it_is_fre
 #[test]
 fn the_pages_address_is_logged_and_a_page_that_is_off_logs_nothing() {
     let log = Log::captured();
-    let mut page = Page::bind(
-        frame(&example::tick(1, 1), None),
-        Place::AsTold,
-        log.clone(),
-    );
+    let mut page = page(None, &log);
     page.serve();
     assert_eq!((page.at().map(address), log.lines().len()), (None, 0));
     page.follow(frame(&example::tick(2, 1), ANY));
@@ -112,11 +110,7 @@ fn the_pages_address_is_logged_and_a_page_that_is_off_logs_nothing() {
 
 #[test]
 fn the_page_follows_the_agents_address_unless_the_command_line_gives_one() {
-    let mut page = Page::bind(
-        frame(&example::tick(1, 1), ANY),
-        Place::AsTold,
-        Log::captured(),
-    );
+    let mut page = page(ANY, &Log::captured());
     page.serve();
     let first = address(page.at().unwrap());
     page.follow(frame(&example::tick(2, 1), Some("[::1]:0")));
@@ -134,11 +128,7 @@ fn the_page_follows_the_agents_address_unless_the_command_line_gives_one() {
 
 #[test]
 fn nobody_is_answered_before_it_serves() {
-    let mut page = Page::bind(
-        frame(&example::tick(1, 1), ANY),
-        Place::AsTold,
-        Log::captured(),
-    );
+    let mut page = page(ANY, &Log::captured());
     assert_eq!(page.at().map(address), None);
     page.serve();
     assert!(answers(address(page.at().unwrap())));

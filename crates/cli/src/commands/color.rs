@@ -21,6 +21,7 @@ use justitia_policy::Color;
 use justitia_report::status::{GroupStatus, Report};
 use serde::Serialize;
 
+use super::weight::below_mount;
 use crate::output::{self, Page, Screen, Table};
 use crate::settings::{self, OutputArgs};
 
@@ -121,11 +122,10 @@ fn table(report: &Report, screen: Screen) -> Page {
     Table::of(groups.map(|group| (group, group.verdict.as_ref())))
         .left("GROUP", 0, |(group, _)| group.label())
         .left("COLOR", 0, |(_, verdict)| {
-            let color = verdict.map(|verdict| verdict.color);
-            (color.map_or_else(|| "-".into(), |c| c.to_string()), color)
+            verdict.map(|v| (v.color.to_string(), Some(v.color)))
         })
         .left("BY", 1, |(_, verdict)| {
-            verdict.map_or_else(|| "-".into(), |v| v.color_source.to_string())
+            verdict.map(|v| v.color_source.to_string())
         })
         .left("DECLARED", 2, |(group, _)| {
             group.declared.as_ref().map_or_else(String::new, told)
@@ -245,15 +245,12 @@ fn value(color: Color, now_unix_s: u64, text: &str) -> String {
 }
 
 fn open(fs: &Fs, name: &str) -> Result<Group> {
-    let path = format!("/{}", name.trim_matches('/'));
-    let group = (path != "/").then(|| fs.open(&path));
-    match group {
-        Some(Ok(group)) => Ok(group),
-        _ => Err(Error::usage(
+    below_mount(fs, name).ok_or_else(|| {
+        Error::usage(
             format!("there is no cgroup {name}, and no agent that knows it by a shorter name"),
             "name a path below the cgroup2 mount, or start the agent",
-        )),
-    }
+        )
+    })
 }
 
 fn time_to_live(text: &str) -> Result<Duration> {

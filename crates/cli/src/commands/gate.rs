@@ -72,16 +72,11 @@ pub(crate) fn run(args: &GateArgs) -> Result<()> {
     };
     let socket = settings::load(&options.config)?.socket();
     let printed = match on {
-        Some(on) => {
-            let report = gate::set(&socket, on)?;
-            match of_report(&report) {
-                Some(printed) => printed,
-                // The agent let the gate go. Show the module's remaining state; a module that is already
-                // unloaded is not an error.
-                None => Reading::beside()
-                    .map_or_else(|_| nothing_held(), |reading| of_reading(&reading, true)),
-            }
-        }
+        // If the agent let the gate go, show the module's remaining state; a module that is already
+        // unloaded is not an error.
+        Some(on) => of_report(&gate::set(&socket, on)?).unwrap_or_else(|| {
+            Reading::beside().map_or_else(|_| nothing_held(), |reading| of_reading(&reading, true))
+        }),
         None => look(&socket)?,
     };
     output::print(options.json, &printed, |screen| words(&printed, screen))

@@ -1,7 +1,6 @@
 //! `justitia man` and `justitia completions`: generate man pages and completions from the arguments.
 
 use std::fs;
-use std::io;
 use std::path::Path;
 
 use clap_complete::Shell;
@@ -20,12 +19,7 @@ pub(crate) fn man(dir: &Path) -> Result<()> {
 
 pub(crate) fn completions(shell: Shell) -> Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(
-        shell,
-        &mut args::command(),
-        "justitia",
-        &mut text as &mut dyn io::Write,
-    );
+    clap_complete::generate(shell, &mut args::command(), "justitia", &mut text);
     Page::own(String::from_utf8(text).map_err(output::unexpected)?).print()
 }
 

@@ -88,10 +88,7 @@ fn render(report: &Report, source: &str, screen: Screen) -> Page {
             .left("GROUP", 0, |write| write.path.clone())
             .left("KNOB", 0, |write| write.knob.to_string())
             .right("NOW", 1, |write| {
-                write
-                    .now
-                    .as_deref()
-                    .map_or_else(|| "-".into(), |now| value(write, now))
+                write.now.as_deref().map(|now| value(write, now))
             })
             .right("THEN", 0, |write| value(write, &write.value))
             .left("BECAUSE", 2, |write| write.because.clone());
@@ -115,10 +112,7 @@ pub(crate) mod tests {
     #[test]
     fn each_write_is_shown_with_what_stands_there_and_why() {
         let text = render(&example(), "here", Screen::FILE);
-        let line = text
-            .lines()
-            .find(|line| line.starts_with("/app/db"))
-            .unwrap();
+        let line = text.line("/app/db");
         for cell in ["memory.high", "max", "391.0 MiB", "no contention"] {
             assert!(line.contains(cell), "{cell}: {line}");
         }

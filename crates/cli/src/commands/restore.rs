@@ -39,7 +39,10 @@ pub(crate) fn run(args: &RestoreArgs) -> Result<()> {
     // A mistake in the configuration must not prevent restoring.
     let (settings, refused) = match loaded {
         Ok(settings) => (settings, None),
-        Err(error) => (without_configuration(args), Some(error)),
+        Err(error) => {
+            let settings = settings::with_state_dir(Settings::default(), &args.config);
+            (settings, Some(error))
+        }
     };
     let found = restore_host(&settings)?;
     let nothing = found.is_none();
@@ -64,14 +67,6 @@ pub(crate) fn run(args: &RestoreArgs) -> Result<()> {
         None => Ok(()),
         Some(problem) => Err(Error::failed(problem.cause, problem.remedy)),
     }
-}
-
-fn without_configuration(args: &RestoreArgs) -> Settings {
-    let mut settings = Settings::default();
-    if let Some(dir) = &args.config.state_dir {
-        settings.state_dir.clone_from(dir);
-    }
-    settings
 }
 
 /// True if systemd is about to start this stopping unit again. `false` if systemd does not answer.

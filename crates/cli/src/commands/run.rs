@@ -79,10 +79,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
         Ok(settings)
     };
     let (settings, log) = (read()?, Log::stderr(args.verbose));
-    let (mut page, mut stream) = (None, None);
-    if settings.listen.is_some() {
-        (page, stream) = Page::start(&log).unzip();
-    }
+    let started = settings.listen.as_ref().and_then(|_| Page::start(&log));
+    let (page, stream) = started.unzip();
     let done = run::run(settings, args.wait, &log, stream, read);
     drop(page);
     done

@@ -140,14 +140,9 @@ fn push_guard(text: &mut Page, guard: &GuardStatus) {
 fn table(groups: &[GroupStatus], screen: Screen) -> Page {
     use output::{bytes, megabytes_per_s, percent, ratio};
     let knob = |group: &GroupStatus, knob| {
-        let status = group.knobs.iter().find(|status| status.knob == knob);
-        status.map_or_else(
-            || "-".into(),
-            |status| {
-                let mark = if status.foreign { "*" } else { "" };
-                output::knob_value(&status.now, true) + mark
-            },
-        )
+        let status = group.knobs.iter().find(|status| status.knob == knob)?;
+        let mark = if status.foreign { "*" } else { "" };
+        Some(output::knob_value(&status.now, true) + mark)
     };
     Table::of(groups.iter().map(|group| (group, group.verdict.as_ref())))
         .left("GROUP", 0, |(group, _)| group.label())
@@ -159,7 +154,7 @@ fn table(groups: &[GroupStatus], screen: Screen) -> Page {
         })
         .right("OF IDEAL", 0, |(_, v)| ratio(v.and_then(|v| v.of_ideal)))
         .left("COLOR", 1, |(_, v)| {
-            (v.map_or_else(|| "-".into(), color_text), v.map(|v| v.color))
+            v.map(|v| (color_text(v), Some(v.color)))
         })
         .right("STALL", 2, |(_, v)| percent(v.and_then(|v| v.stalled)))
         .right("CACHE", 1, |(group, _)| bytes(group.file_bytes))
@@ -342,10 +337,7 @@ pub(crate) mod tests {
         let text = render(&example(), 1065, Screen::FILE);
         assert!(text.starts_with("justitia 0.1.0  mode proportional, objective fair, up 65 s"));
         assert!(text.contains("2.5 ms each, counted by bpf\n"), "{text}");
-        let db = text
-            .lines()
-            .find(|line| line.starts_with("/app/db"))
-            .unwrap();
+        let db = text.line("/app/db");
         for cell in [
             "800",
             "xattr",
@@ -358,10 +350,7 @@ pub(crate) mod tests {
         ] {
             assert!(db.contains(cell), "{cell}: {db}");
         }
-        let new = text
-            .lines()
-            .find(|line| line.starts_with("/app/new"))
-            .unwrap();
+        let new = text.line("/app/new");
         assert!(new.ends_with('-'), "{new}");
         assert!(text.contains("\nlow_latency 0; before us: 1 (disk nvme0n1)\n"));
         assert!(text.contains("problem: /app/new: memory.stat: no such file\n  enable"));

@@ -133,12 +133,7 @@ fn stream(first: Report, interval: Duration, ask: impl Fn() -> Result<Report>) -
 /// Time of the next query: one interval after `last`, or `now` if that has passed. Missed queries are not
 /// made up for.
 fn following(last: Instant, interval: Duration, now: Instant) -> Instant {
-    let next = last + interval;
-    if next < now {
-        now
-    } else {
-        next
-    }
+    (last + interval).max(now)
 }
 
 #[cfg(test)]

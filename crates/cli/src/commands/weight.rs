@@ -135,33 +135,33 @@ fn list(scanner: &Scanner, json: bool) -> Result<()> {
     if groups.is_empty() {
         return Err(run::no_group(""));
     }
-    let mut text = Page::new();
-    let table = Table::of(groups)
+    Table::of(groups)
         .left("GROUP", 0, |group| {
             group.alias.as_ref().unwrap_or(&group.path).clone()
         })
         .right("WEIGHT", 0, |group| group.weight.get().to_string())
         .left("FROM", 1, |group| source_words(group.source))
-        .left("KIND", 2, |group| group.kind.to_string());
-    text.append(&table.render(Screen::stdout()));
-    text.print()
+        .left("KIND", 2, |group| group.kind.to_string())
+        .render(Screen::stdout())
+        .print()
 }
 
 /// Finds a group by the name of a managed one, or else by its path below the mount.
 fn find(fs: &Fs, scanner: &Scanner, name: &str) -> Result<Group> {
-    if let Some(found) = scanner.find(name) {
-        return Ok(found.group.clone());
-    }
-    let path = format!("/{}", name.trim_matches('/'));
-    if path != "/" {
-        if let Ok(group) = fs.open(&path) {
-            return Ok(group);
-        }
-    }
-    Err(Error::usage(
-        format!("there is no cgroup {name}"),
-        "name a path below the cgroup2 mount; justitia weight lists the managed ones",
-    ))
+    let managed = scanner.find(name).map(|found| found.group.clone());
+    managed.or_else(|| below_mount(fs, name)).ok_or_else(|| {
+        Error::usage(
+            format!("there is no cgroup {name}"),
+            "name a path below the cgroup2 mount; justitia weight lists the managed ones",
+        )
+    })
+}
+
+/// The group with this path below the mount.
+pub(crate) fn below_mount(fs: &Fs, name: &str) -> Option<Group> {
+    let name = name.trim_matches('/');
+    let path = (!name.is_empty()).then(|| format!("/{name}"))?;
+    fs.open(&path).ok()
 }
 
 fn record(scanner: &Scanner, group: &Group) -> Result<WeightRecord> {

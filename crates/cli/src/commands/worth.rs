@@ -12,7 +12,7 @@ use ratatui::symbols::Marker;
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Widget as _};
 use serde::Serialize;
 
-use crate::output::{self, bytes, megabytes_per_s, percent, Page, Screen, Table};
+use crate::output::{self, bandwidth, bytes, percent, Page, Screen, Table};
 use crate::settings::{self, OutputArgs};
 
 /// Arguments of `justitia worth`.
@@ -81,13 +81,13 @@ pub(crate) fn run(args: &WorthArgs) -> Result<()> {
 }
 
 fn render(report: &Report, screen: Screen) -> Page {
-    let mut text = Page::new();
     if report.groups.is_empty() {
+        let mut text = Page::new();
         text.push_str("no cgroup to manage yet\n");
         return text;
     }
     let groups = report.groups.iter();
-    let table = Table::of(groups.map(|group| (group, GroupWorth::of(group))))
+    Table::of(groups.map(|group| (group, GroupWorth::of(group))))
         .left("GROUP", 0, |(group, _)| group.label())
         .right("CACHE", 0, |(_, of)| bytes(of.file_bytes))
         .right("ENTITLED", 1, |(_, of)| bytes(of.entitlement_bytes))
@@ -98,24 +98,17 @@ fn render(report: &Report, screen: Screen) -> Page {
         .right("TWICE", 1, |(_, of)| {
             hits(of, |worth| worth.twice_hit_ratio)
         })
-        .right("64 MIB MORE", 0, |(_, of)| saved(of.worth))
+        .right("64 MIB MORE", 0, |(_, of)| {
+            bandwidth(of.worth.and_then(|worth| worth.more_bytes_per_s))
+        })
         .right("KNEE", 3, |(_, of)| {
             bytes(of.worth.and_then(|worth| worth.knee_bytes))
-        });
-    text.append(&table.render(screen));
-    text
+        })
+        .render(screen)
 }
 
 fn hits(of: &GroupWorth, ratio: fn(&WorthStatus) -> Option<f64>) -> String {
     percent(of.worth.and_then(ratio))
-}
-
-/// Disk reads that 64 MiB more would save; `-`: unknown.
-fn saved(worth: Option<&WorthStatus>) -> String {
-    match worth.and_then(|worth| worth.more_bytes_per_s) {
-        Some(more) => format!("{} MB/s", megabytes_per_s(Some(more))),
-        None => "-".to_owned(),
-    }
 }
 
 /// The curve, the group's place on it, and an explanation.
@@ -136,14 +129,14 @@ fn draw(group: &GroupStatus, screen: Screen) -> Page {
     };
     writeln!(
         text,
-        "reads {} MB/s, {} from page cache",
-        megabytes_per_s(Some(worth.asked_bytes_per_s)),
+        "reads {}, {} from page cache",
+        bandwidth(Some(worth.asked_bytes_per_s)),
         percent(worth.now_hit_ratio),
     );
     writeln!(
         text,
         "{MORE} more would save {}; knee {}",
-        saved(Some(worth)),
+        bandwidth(worth.more_bytes_per_s),
         bytes(worth.knee_bytes),
     );
     if let Some(words) = stake(of.needs_bytes, of.lends_bytes, of.borrows_bytes) {
@@ -270,21 +263,8 @@ pub(crate) mod tests {
     #[test]
     fn a_row_says_what_is_known_and_dashes_what_is_not() {
         let text = render(&report_of_example(), Screen::FILE);
-        let row = |name: &str| {
-            text.lines()
-                .find(|line| line.starts_with(name))
-                .unwrap()
-                .to_owned()
-        };
-        let db: Vec<String> = row("/app/db")
-            .split("  ")
-            .map(|cell| cell.trim().to_owned())
-            .collect();
-        let db: Vec<&str> = db
-            .iter()
-            .map(String::as_str)
-            .filter(|cell| !cell.is_empty())
-            .collect();
+        let cells = text.line("/app/db").split("  ").map(str::trim);
+        let db: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
         let expected = [
             "/app/db",
             "200.0 MiB",
@@ -298,7 +278,7 @@ pub(crate) mod tests {
             "-",
         ];
         assert_eq!(db, expected);
-        assert_eq!(row("/app/new").matches('-').count(), 9);
+        assert_eq!(text.line("/app/new").matches('-').count(), 9);
     }
 
     #[test]

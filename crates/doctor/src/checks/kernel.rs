@@ -5,7 +5,7 @@ use justitia_policy::units::Bytes;
 
 use super::{about, largest};
 use crate::check::{Check, Outcome, Severity, Subject};
-use crate::facts::{Facts, ROOT};
+use crate::facts::Facts;
 use crate::remedy;
 
 pub(crate) const MGLRU: Check = Check {
@@ -85,8 +85,7 @@ fn mglru(facts: &Facts, out: &mut Outcome) -> Option<()> {
 const MANY: u64 = 100;
 
 fn zombies(facts: &Facts, out: &mut Outcome) -> Option<()> {
-    out.tree(facts)?;
-    let root = facts.groups.first()?;
+    let root = out.tree(facts)?.first()?;
     let counts = out.known(root.descendants.clone()).flatten();
     let Some((dying, living)) = counts.and_then(|counts| counts.dying.zip(counts.living)) else {
         out.unknown("dying cgroups", "are not counted here");
@@ -95,15 +94,11 @@ fn zombies(facts: &Facts, out: &mut Outcome) -> Option<()> {
     if dying < MANY || dying <= living {
         return None;
     }
-    let of = |at: &usize| {
-        let group = &facts.groups[*at];
+    let counted = facts.children(root).filter_map(|group| {
         let counts = group.descendants.as_ref().ok()?.as_ref()?;
         Some((group, counts.dying?))
-    };
-    let worst = facts.groups[ROOT]
-        .children
-        .iter()
-        .filter_map(of)
+    });
+    let worst = counted
         .max_by_key(|(_, dying)| *dying)
         .filter(|(_, dying)| *dying > 0);
     let below = worst.map_or_else(String::new, |(group, most)| {
@@ -131,8 +126,7 @@ fn psi_off(facts: &Facts, out: &mut Outcome) -> Option<()> {
             .remedy("add psi=1 to the kernel's command line and reboot");
         return None;
     }
-    out.tree(facts)?;
-    for group in facts.groups.iter().skip(1) {
+    for group in out.tree(facts)?.iter().skip(1) {
         if out.known(group.psi.clone()) == Some(false) {
             let path = group.path.trim_end_matches('/');
             out.find(about(group), "its pressure is not counted")

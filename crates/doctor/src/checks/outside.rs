@@ -8,7 +8,7 @@ use justitia_policy::units::Bytes;
 
 use super::percent;
 use crate::check::{Check, Finding, Outcome, Severity, Subject};
-use crate::facts::{Facts, GroupFacts, ROOT};
+use crate::facts::{Facts, GroupFacts};
 use crate::remedy;
 use justitia_cgroup::survey::Known;
 use justitia_cgroup::File;
@@ -194,11 +194,9 @@ fn dirtying(facts: &Facts, out: &mut Outcome) -> Option<()> {
         }
         let (subject, who) = subject(group);
         // The root's own writes are not counted separately from its children's.
-        let rate = facts
-            .groups
-            .get(ROOT)
-            .filter(|root| root.path != group.path);
-        let rate = rate.and_then(|_| facts.write_rate(group).ok().flatten());
+        let rate = group
+            .parent
+            .and_then(|_| facts.write_rate(group).ok().flatten());
         let rate = rate.map_or_else(String::new, |rate| {
             format!(", writing {:.1} MB/s to disk", rate / 1e6)
         });

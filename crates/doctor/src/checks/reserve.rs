@@ -53,23 +53,14 @@ fn limits_exceed_memory(facts: &Facts, out: &mut Outcome) -> Option<()> {
             // `claims` recorded the unknown limits already.
             _ => group.own_limit().ok().flatten(),
         };
-        let children = || {
-            let claiming = group
-                .children
-                .iter()
-                .filter(|at| claims[**at] > Bytes::ZERO);
-            claiming.map(|at| (groups[*at].path.as_str(), claims[*at]))
-        };
-        let sum: Bytes = children().map(|(_, claim)| claim).sum();
+        let children = group.children.iter();
+        let children: Vec<(&str, Bytes)> = children
+            .map(|at| (groups[*at].path.as_str(), claims[*at]))
+            .filter(|(_, claim)| *claim > Bytes::ZERO)
+            .collect();
+        let sum: Bytes = children.iter().map(|(_, claim)| *claim).sum();
         if let Some(capacity) = capacity.filter(|capacity| sum > *capacity) {
-            exceeded(
-                facts,
-                at,
-                sum,
-                capacity,
-                &children().collect::<Vec<_>>(),
-                out,
-            );
+            exceeded(facts, at, sum, capacity, &children, out);
         }
     }
     Some(())
@@ -190,14 +181,10 @@ fn is_protected(
         let min = group.protection(File::MemoryMin)?;
         Ok(min > Bytes::ZERO || group.protection(File::MemoryLow)? > Bytes::ZERO)
     };
-    if has(group)? {
-        return Ok(true);
-    }
-    if recursive == Some(true) {
-        for above in facts.ancestors(group) {
-            if has(above)? {
-                return Ok(true);
-            }
+    let above = facts.ancestors(group).filter(|_| recursive == Some(true));
+    for group in std::iter::once(group).chain(above) {
+        if has(group)? {
+            return Ok(true);
         }
     }
     Ok(false)

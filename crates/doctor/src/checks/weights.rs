@@ -12,7 +12,7 @@ use justitia_policy::units::Weight;
 
 use super::about;
 use crate::check::{Check, Outcome, Severity, Subject};
-use crate::facts::{Facts, GroupFacts, BFQ};
+use crate::facts::{is_within, Facts, GroupFacts, BFQ};
 use crate::remedy;
 
 pub(crate) const NOT_ENFORCED: Check = Check {
@@ -136,32 +136,28 @@ fn distorted(facts: &Facts, out: &mut Outcome) -> Option<()> {
         let bfq = out.known(group.bfq_weight.clone()).flatten();
         let asked = out.known(group.asked.clone()).flatten();
         let asked = asked.filter(|(_, source)| *source == WeightSource::OciBlockIo);
-        let found = match (asked, bfq, io) {
-            (Some((asked, _)), Some(bfq), _) => {
-                let asked = asked.get();
-                (bfq != asked).then_some((File::IoBfqWeight, bfq, asked, "blkio-weight"))
-            }
-            (Some((asked, _)), None, Some(io)) => {
-                let asked = asked.get();
-                (io != asked).then_some((File::IoWeight, io, asked, "blkio-weight"))
-            }
+        let asked = asked.map(|(weight, _)| weight.get());
+        let (file, holds, asked, by) = match (asked, bfq, io) {
+            (Some(asked), Some(bfq), _) => (File::IoBfqWeight, bfq, asked, "blkio-weight"),
+            (Some(asked), None, Some(io)) => (File::IoWeight, io, asked, "blkio-weight"),
             (None, Some(bfq), Some(io)) if io != Weight::DEFAULT.get() => {
-                (bfq != io).then_some((File::IoBfqWeight, bfq, io, "IOWeight"))
+                (File::IoBfqWeight, bfq, io, "IOWeight")
             }
-            _ => None,
+            _ => continue,
         };
-        if let Some((file, holds, asked, by)) = found {
-            let value = match file {
-                // BFQ's largest weight is 1000.
-                File::IoBfqWeight => asked.min(1000).to_string(),
-                _ => format!("'default {asked}'"),
-            };
-            out.find(about(group), distortion(file, holds, asked, by))
-                .number("asked", f64::from(asked))
-                .number("holds", f64::from(holds))
-                .remedy(remedy::write(facts, group, file, &value))
-                .remedy("justitia run: it uses the requested weight");
+        if holds == asked {
+            continue;
         }
+        let value = match file {
+            // BFQ's largest weight is 1000.
+            File::IoBfqWeight => asked.min(1000).to_string(),
+            _ => format!("'default {asked}'"),
+        };
+        out.find(about(group), distortion(file, holds, asked, by))
+            .number("asked", f64::from(asked))
+            .number("holds", f64::from(holds))
+            .remedy(remedy::write(facts, group, file, &value))
+            .remedy("justitia run: it uses the requested weight");
     }
     Some(())
 }
@@ -199,12 +195,9 @@ fn writeback_not_charged(facts: &Facts, out: &mut Outcome) -> Option<()> {
     let mounts = out.known(facts.host.mounts.clone())?;
     let mut seen = Vec::new();
     for mount in &mounts {
-        let boot = ["/boot", "/efi"].iter().any(|at| {
-            mount
-                .mount_point
-                .strip_prefix(at)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        });
+        let boot = ["/boot", "/efi"]
+            .iter()
+            .any(|at| is_within(&mount.mount_point, at));
         let kind = mount.kind.as_str();
         if mount.read_only || boot || DESKTOP.contains(&kind) || seen.contains(&&mount.source) {
             continue;

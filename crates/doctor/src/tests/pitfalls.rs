@@ -3,7 +3,7 @@
 use justitia_policy::units::{Bytes, Limit};
 
 use super::{check, gib, machine, mib, Host, GIB, MOUNTS};
-use crate::{examine, Subject, Verdict, CHECKS};
+use crate::{examine, Report, Subject, Verdict, CHECKS};
 
 pub(super) struct Pitfall {
     pub(super) check: &'static str,
@@ -26,6 +26,12 @@ pub(super) fn group(path: &str) -> Subject {
 
 pub(super) fn disk() -> Subject {
     Subject::Disk("sda".to_owned())
+}
+
+/// Asserts that a check finds nothing.
+fn fine(report: &Report, id: &str) {
+    let check = check(report, id);
+    assert_eq!(check.verdict, Verdict::Fine, "{check:#?}");
 }
 
 /// Makes a group refault.
@@ -310,7 +316,7 @@ fn a_small_anonymous_group_without_refaults_is_not_starved() {
     });
     let report = host.report();
     for id in ["page-cache-starved", "limit-too-small"] {
-        assert_eq!(check(&report, id).verdict, Verdict::Fine);
+        fine(&report, id);
     }
 }
 
@@ -352,9 +358,7 @@ fn a_kill_is_reported_only_for_the_group_whose_limit_was_hit() {
     });
     // In web the host's OOM killer killed a process: the group's own limit was not hit.
     host.group("/app/web", |web| web.events.oom_kill = Some(1));
-    let report = host.report();
-    let check = check(&report, "limit-too-small");
-    assert_eq!(check.verdict, Verdict::Fine, "{check:#?}");
+    fine(&host.report(), "limit-too-small");
 }
 
 #[test]
@@ -368,8 +372,7 @@ fn a_running_agents_writes_are_no_decision_of_the_owner() {
     host.managed.insert("/app/db".into());
     let report = examine(&host.look(1, refaults), &[], None);
     for id in ["limit-too-small", "weights-distorted"] {
-        let check = check(&report, id);
-        assert_eq!(check.verdict, Verdict::Fine, "{check:#?}");
+        fine(&report, id);
     }
 }
 
@@ -382,9 +385,7 @@ fn weights_that_nobody_set_need_no_scheduler() {
     });
     host.files
         .set("/sys/block/sda/queue/scheduler", "[none] bfq\n");
-    let report = host.report();
-    let check = check(&report, "weights-not-enforced");
-    assert_eq!(check.verdict, Verdict::Fine, "{check:#?}");
+    fine(&host.report(), "weights-not-enforced");
 }
 
 #[test]
@@ -393,9 +394,7 @@ fn a_kernel_with_io_cost_knows_weights_without_bfq() {
     host.files
         .set("/sys/block/sda/queue/scheduler", "[none] kyber\n");
     host.group("/", |root| root.io_cost_qos = Some(String::new()));
-    let report = host.report();
-    let check = check(&report, "kernel-features");
-    assert_eq!(check.verdict, Verdict::Fine, "{check:#?}");
+    fine(&host.report(), "kernel-features");
 }
 
 #[test]
@@ -406,7 +405,6 @@ fn io_cost_serves_where_the_scheduler_does_not() {
         root.io_cost_qos = Some("8:0 enable=1 ctrl=auto".into());
     });
     let report = host.report();
-    let check = check(&report, "weights-not-enforced");
     assert_eq!(report.host.disks["sda"], "io.cost");
-    assert_eq!(check.verdict, Verdict::Fine, "{check:#?}");
+    fine(&report, "weights-not-enforced");
 }

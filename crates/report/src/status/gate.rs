@@ -131,15 +131,12 @@ impl GateStatus {
     pub fn of(reading: &Reading) -> GateStatus {
         let info = reading.info.unwrap_or_default();
         let state = reading.info.map(|info| info.state());
+        let order = reading.config.order();
         let known = |pages: u64| (pages > 0).then(|| bytes(pages));
         GateStatus {
             held: reading.held,
             state: state.map_or("unknown", State::word).to_owned(),
-            order: reading
-                .config
-                .order()
-                .map_or("unknown", Order::name)
-                .to_owned(),
+            order: order.map_or("unknown", Order::name).to_owned(),
             groups: u64::from(info.groups),
             background_bytes: known(info.background_pages),
             freerun_bytes: known(info.freerun_pages),

@@ -1,30 +1,15 @@
 //! Tests that reports survive JSON, and that groups are found by their names.
 
-use justitia_policy::snapshot::Knobs;
-
-use super::*;
-use justitia_policy::snapshot::{Ages, CacheCounters};
 use justitia_policy::units::Weight;
 
+use super::*;
+
 fn tick(paths: &[&str]) -> Tick {
-    let group = |(index, path): (usize, &&str)| Group {
-        id: GroupId(index as u64 + 1),
-        parent: None,
-        path: (*path).to_owned(),
+    let group = |(id, path): (u64, &&str)| Group {
         weight: Some(Weight::DEFAULT),
-        delegated: false,
-        weight_source: WeightSource::Default,
-        memory: justitia_policy::snapshot::Memory::default(),
-        traffic: justitia_policy::snapshot::Traffic::default(),
-        pressure: justitia_policy::snapshot::Pressure::default(),
-        knobs: Knobs::default(),
-        cache: CacheCounters::default(),
-        read_after_s: None,
-        ages: Ages::default(),
-        declared: None,
-        worth: None,
+        ..Group::new(GroupId(id), path)
     };
-    let groups = paths.iter().enumerate().map(group).collect();
+    let groups = (1..).zip(paths).map(group).collect();
     Tick {
         snapshot: Snapshot {
             groups,

@@ -15,11 +15,10 @@ fn server(groups: usize) -> (Server, Arc<Latest>) {
     (server, latest)
 }
 
-fn connect(server: &Server) -> TcpStream {
+pub(super) fn connect(server: &Server) -> TcpStream {
     let stream = TcpStream::connect(address(server.at())).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(20)))
-        .unwrap();
+    let limit = Some(Duration::from_secs(20));
+    stream.set_read_timeout(limit).unwrap();
     stream
 }
 

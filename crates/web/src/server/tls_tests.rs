@@ -10,21 +10,15 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
+use super::tests::connect;
 use super::*;
-use crate::tests::{address, certificate, told};
+use crate::tests::{certificate, told};
 use crate::wire::configuration;
 
 fn server(groups: usize, tls: &Tls) -> Server {
     let latest = Arc::new(Latest::new(told(&example::tick(1, groups))));
     let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
     Server::start(listener, configuration(tls).ok(), latest).unwrap()
-}
-
-fn connect(server: &Server) -> TcpStream {
-    let stream = TcpStream::connect(address(server.at())).unwrap();
-    let limit = Some(Duration::from_secs(20));
-    stream.set_read_timeout(limit).unwrap();
-    stream
 }
 
 /// A client that trusts this certificate and no other.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use justitia_agent::{Error, Result};
 use justitia_policy::plan::Plan;
@@ -91,7 +91,7 @@ impl Export {
                 steps: 0,
             }),
             _ => Err(Error::usage(
-                format!("unknown format {format} for {}", Path::new(path).display()),
+                format!("unknown format {format} for {path}"),
                 "use one of: csv, json",
             )),
         }

@@ -2,14 +2,13 @@
 
 use justitia_policy::plan::{Knob, Plan, Value, Write};
 use justitia_policy::snapshot::GroupId;
-use justitia_policy::units::Bytes;
 use justitia_policy::Config;
 use justitia_record::{path_of, Difference, GroupSummary, Session, Source, Step, Summary};
 use justitia_report::text::word;
 use serde_json::json;
 
 use super::Record;
-use crate::output::{bytes, megabytes_per_s, percent, ratio, Page, Screen, Table};
+use crate::output::{bandwidth, bytes, megabytes_per_s, percent, ratio, Page, Screen, Table};
 
 const OPEN_LOOP: &str = "Open loop: the recorded host does not react to these decisions; \
 bandwidth stays as recorded.\n";
@@ -47,10 +46,8 @@ pub(super) fn summary(
         };
         writeln!(text, "replayed in {}{weights}", words(config));
         text.push_str(OPEN_LOOP);
-        text.push_str("\n");
-    } else {
-        text.push_str("\n");
     }
+    text.push_str("\n");
     writeln!(
         text,
         "Measured bandwidth: PV {}, share error {} among the groups that contended\n",
@@ -97,18 +94,16 @@ fn push_curves(text: &mut Page, summary: &Summary, screen: Screen) {
     text.push_str(
         "\nBy the curves of their reads, once page cache has moved (a dash: no curve covers that much):\n\n",
     );
-    let rate = |rate: Option<f64>| match rate {
-        Some(_) => format!("{} MB/s", megabytes_per_s(rate)),
-        None => "-".to_owned(),
-    };
     let table = Table::of(summary.groups.iter().filter(told))
         .left("GROUP", 0, |group| group.path.clone())
         .right("ENTITLED", 0, |group| bytes(group.entitlement_bytes))
         .right("THEN", 0, |group| bytes(group.recorded_entitlement_bytes))
         .right("HITS", 0, |group| percent(group.hit_ratio))
         .right("THEN", 0, |group| percent(group.recorded_hit_ratio))
-        .right("FROM DISK", 0, |group| rate(group.fetched_bytes_per_s))
-        .right("THEN", 0, |group| rate(group.recorded_fetched_bytes_per_s));
+        .right("FROM DISK", 0, |group| bandwidth(group.fetched_bytes_per_s))
+        .right("THEN", 0, |group| {
+            bandwidth(group.recorded_fetched_bytes_per_s)
+        });
     text.append(&table.render(screen));
 }
 
@@ -127,8 +122,10 @@ fn push_differences(text: &mut Page, summary: &Summary, screen: Screen) {
         .right("AT", 0, |difference| format!("{:.3}", difference.at_s))
         .left("GROUP", 0, |difference| difference.group.clone())
         .left("KNOB", 0, |difference| difference.knob.to_string())
-        .right("THEN", 0, |difference| written(difference.then.as_ref()))
-        .right("NOW", 0, |difference| written(difference.now.as_ref()))
+        .right("THEN", 0, |difference| {
+            difference.then.as_ref().map(written)
+        })
+        .right("NOW", 0, |difference| difference.now.as_ref().map(written))
         .left("BECAUSE", 1, |difference| {
             let because = difference.now.as_ref().or(difference.then.as_ref());
             because
@@ -232,7 +229,7 @@ fn push_writes(text: &mut Page, step: &Step, screen: Screen) {
     if rows.is_empty() {
         text.push_str("nothing to write\n");
     } else {
-        let value = |plan: &Plan, of: &Write| written(find(plan, of.group, of.knob).as_ref());
+        let value = |plan: &Plan, of: &Write| find(plan, of.group, of.knob).as_ref().map(written);
         let table = Table::of(rows)
             .left("GROUP", 0, |write| path_of(step.snapshot(), write.group))
             .left("KNOB", 0, |write| write.knob.to_string())
@@ -298,19 +295,16 @@ fn words(config: &Config) -> String {
     format!("mode {mode}, objective {objective}")
 }
 
-fn weight_words(weight: Option<impl ToString>) -> String {
-    weight.map_or_else(|| "-".into(), |weight| weight.to_string())
+fn weight_words(weight: Option<impl ToString>) -> Option<String> {
+    weight.map(|weight| weight.to_string())
 }
 
-/// The value of a write; a dash without one.
-fn written(write: Option<&Write>) -> String {
-    write.map_or_else(
-        || "-".into(),
-        |write| match write.value {
-            Value::Limit(limit) => limit
-                .bytes()
-                .map_or_else(|| "max".into(), |bytes| Bytes(bytes.0).to_string()),
-            value => value.to_string(),
-        },
-    )
+/// The value of a write.
+fn written(write: &Write) -> String {
+    match write.value {
+        Value::Limit(limit) => limit
+            .bytes()
+            .map_or_else(|| "max".into(), |bytes| bytes.to_string()),
+        value => value.to_string(),
+    }
 }

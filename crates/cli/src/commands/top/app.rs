@@ -59,10 +59,7 @@ impl App {
             live: Picture::new(report),
             frozen: None,
             away: None,
-            sort: Sort {
-                field: Field::Rate,
-                reverse: false,
-            },
+            sort: Sort::by(Field::Rate),
             filter: String::new(),
             typing: None,
             tree: false,
@@ -126,11 +123,8 @@ impl App {
         self.selected = rows.get(at).map(|row| row.path.clone());
         self.page = page.max(1);
         let last_offset = rows.len().saturating_sub(self.page);
-        let nearest = (at + 1).saturating_sub(self.page)..=at;
-        self.offset = self
-            .offset
-            .clamp(*nearest.start(), *nearest.end())
-            .min(last_offset);
+        let first = (at + 1).saturating_sub(self.page);
+        self.offset = self.offset.clamp(first, at).min(last_offset);
         at
     }
 
@@ -193,10 +187,7 @@ impl App {
             KeyCode::Char('r') => self.sort.reverse = !self.sort.reverse,
             KeyCode::Char('t') => self.tree = !self.tree,
             KeyCode::Char('p' | ' ') => {
-                self.frozen = match self.frozen {
-                    Some(_) => None,
-                    None => Some(self.live.clone()),
-                };
+                self.frozen = (!self.paused()).then(|| self.live.clone());
             }
             KeyCode::Enter | KeyCode::Char('d') => self.detail = !self.detail,
             KeyCode::Esc if self.detail => self.detail = false,
@@ -213,10 +204,7 @@ impl App {
     }
 
     fn sort_by(&mut self, field: Field) {
-        self.sort = Sort {
-            field,
-            reverse: false,
-        };
+        self.sort = Sort::by(field);
     }
 
     /// Selects another row: `to` maps the present row and the page size to the new row.

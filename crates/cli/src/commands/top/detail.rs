@@ -208,21 +208,18 @@ fn value(knob: Knob, value: &str) -> String {
 }
 
 /// Two blocks of lines side by side; the left one is `half` cells wide.
-fn beside(left: Vec<Line<'static>>, right: Vec<Line<'static>>, half: usize) -> Vec<Line<'static>> {
-    let count = left.len().max(right.len());
-    let mut left = left.into_iter();
-    let mut right = right.into_iter();
-    (0..count)
-        .map(|_| {
-            let mut line = left.next().unwrap_or_default();
-            let blanks = half.saturating_sub(line.width()) + 2;
-            if let Some(other) = right.next() {
-                line.spans.push(Span::raw(" ".repeat(blanks)));
-                let style = other.style;
-                let spans = other.spans.into_iter();
-                line.spans.extend(spans.map(|span| span.patch_style(style)));
-            }
-            line
-        })
-        .collect()
+fn beside(
+    mut left: Vec<Line<'static>>,
+    right: Vec<Line<'static>>,
+    half: usize,
+) -> Vec<Line<'static>> {
+    left.resize(left.len().max(right.len()), Line::default());
+    for (line, other) in left.iter_mut().zip(right) {
+        let blanks = half.saturating_sub(line.width()) + 2;
+        line.spans.push(Span::raw(" ".repeat(blanks)));
+        let style = other.style;
+        let spans = other.spans.into_iter();
+        line.spans.extend(spans.map(|span| span.patch_style(style)));
+    }
+    left
 }

@@ -75,10 +75,6 @@ fn of_try(text: &str, scenes: &mut Vec<Scene>) {
 
 fn of_top(reports: Vec<Report>, scenes: &mut Vec<Scene>) {
     typed("sudo justitia top", scenes);
-    let theme = Theme {
-        colors: true,
-        unicode: true,
-    };
     let mut terminal = Terminal::new(TestBackend::new(COLUMNS, ROWS)).unwrap();
     let mut app: Option<App> = None;
     let mut step = None;
@@ -86,7 +82,7 @@ fn of_top(reports: Vec<Report>, scenes: &mut Vec<Scene>) {
         let known = step.replace(report.ticks_total) == Some(report.ticks_total);
         match &mut app {
             Some(app) => app.take(Ok(report)),
-            None => app = Some(App::new(report, theme)),
+            None => app = Some(App::new(report, Theme::FULL)),
         }
         // Skip a report without a new step.
         if let Some(app) = app.as_mut().filter(|_| !known) {

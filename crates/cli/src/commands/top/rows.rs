@@ -17,6 +17,14 @@ pub(crate) struct Sort {
 }
 
 impl Sort {
+    /// Numbers in descending order, texts from A to Z.
+    pub(crate) const fn by(field: Field) -> Sort {
+        Sort {
+            field,
+            reverse: false,
+        }
+    }
+
     /// Compares two rows; paths break ties.
     pub(crate) fn compare(self, a: (&str, &Values), b: (&str, &Values)) -> Ordering {
         let turn = |order: Ordering| {
@@ -77,10 +85,7 @@ mod tests {
     use super::super::tests::{group, report};
     use super::*;
 
-    const BY_RATE: Sort = Sort {
-        field: Field::Rate,
-        reverse: false,
-    };
+    const BY_RATE: Sort = Sort::by(Field::Rate);
 
     fn three() -> Report {
         let mut groups = vec![

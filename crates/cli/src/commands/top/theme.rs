@@ -34,6 +34,13 @@ impl Theme {
         }
     }
 
+    /// Unicode with colors.
+    #[cfg(test)]
+    pub(crate) const FULL: Theme = Theme {
+        colors: true,
+        unicode: true,
+    };
+
     /// For files: ASCII without colors.
     pub(crate) fn plain() -> Theme {
         Theme {
@@ -129,10 +136,7 @@ mod tests {
 
     #[test]
     fn no_background_is_painted() {
-        let theme = Theme {
-            colors: true,
-            unicode: true,
-        };
+        let theme = Theme::FULL;
         let styles = [
             theme.color(Color::Green),
             theme.alarm(),

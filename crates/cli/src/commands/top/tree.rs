@@ -42,8 +42,7 @@ pub(crate) fn tree(report: &Report, filter: &str, sort: Sort, unicode: bool) -> 
             values: values.clone(),
         });
     }
-    let tops = root.below.into_values().map(Node::compressed).collect();
-    push(tops, "", true, sort, unicode, &mut rows);
+    push(root.below, "", true, sort, unicode, &mut rows);
     rows
 }
 
@@ -87,19 +86,19 @@ impl<'a> Node<'a> {
 }
 
 fn push(
-    mut nodes: Vec<Node>,
+    nodes: BTreeMap<&str, Node>,
     indent: &str,
     top: bool,
     sort: Sort,
     unicode: bool,
     rows: &mut Vec<Row>,
 ) {
-    let (branch, corner, stem) = if unicode {
-        ("├ ", "└ ", "│ ")
+    let (branch, corner, stem, blank) = if unicode {
+        ("├ ", "└ ", "│ ", "  ")
     } else {
-        ("|- ", "`- ", "|  ")
+        ("|- ", "`- ", "|  ", "   ")
     };
-    let blank = if unicode { "  " } else { "   " };
+    let mut nodes: Vec<Node> = nodes.into_values().map(Node::compressed).collect();
     nodes.sort_by(|a, b| sort.compare((&a.path, &a.values), (&b.path, &b.values)));
     let count = nodes.len();
     for (at, node) in nodes.into_iter().enumerate() {
@@ -119,8 +118,7 @@ fn push(
             id: node.group.map(|(id, _)| id),
             values: node.values,
         });
-        let below = node.below.into_values().map(Node::compressed).collect();
-        push(below, &deeper, false, sort, unicode, rows);
+        push(node.below, &deeper, false, sort, unicode, rows);
     }
 }
 
@@ -130,10 +128,7 @@ mod tests {
     use super::super::tests::{group, report};
     use super::*;
 
-    const BY_NAME: Sort = Sort {
-        field: Field::Group,
-        reverse: false,
-    };
+    const BY_NAME: Sort = Sort::by(Field::Group);
 
     fn labels(paths: &[&str], filter: &str) -> Vec<String> {
         let groups = paths.iter().map(|path| group(path, 100)).collect();
@@ -176,11 +171,7 @@ mod tests {
     fn siblings_are_sorted_and_stay_with_their_parent() {
         let mut groups = vec![group("/k/a", 100), group("/k/b", 300), group("/z", 1)];
         groups[2].verdict.as_mut().unwrap().bytes_per_s = Some(9e9);
-        let by_rate = Sort {
-            field: Field::Rate,
-            reverse: false,
-        };
-        let rows = tree(&report(groups), "", by_rate, true);
+        let rows = tree(&report(groups), "", Sort::by(Field::Rate), true);
         let labels: Vec<&str> = rows.iter().map(|row| row.label.as_str()).collect();
         assert_eq!(labels, ["/z", "/k", "├ b", "└ a"]);
     }

@@ -123,21 +123,18 @@ fn middle(app: &mut App, width: usize, body: usize) -> Vec<Line<'static>> {
 fn table(app: &App, rows: &[Row], shown: &[Row], width: usize) -> Vec<Line<'static>> {
     let longest = rows.iter().map(|row| format::width(&row.label)).max();
     let (columns, gap) = layout(width, longest.unwrap_or(0).max(5));
-    let gap = " ".repeat(gap);
+    let gap = Span::raw(" ".repeat(gap));
     let shares = shown
         .iter()
         .flat_map(|row| [row.values.number(Field::Share), row.values.ideal]);
     let top_share = shares.flatten().fold(0.0, f64::max);
     let mut lines = vec![head(app, &columns, &gap)];
     for row in shown {
-        let mut spans = Vec::with_capacity(2 * columns.len());
-        for &column in &columns {
+        let cells = columns.iter().map(|&column| {
             let (text, style) = cell(row, column, app.theme, top_share);
-            spans.push(Span::styled(text, style));
-            spans.push(Span::raw(gap.clone()));
-        }
-        spans.pop();
-        lines.push(Line::from(spans));
+            [Span::styled(text, style)]
+        });
+        lines.push(Line::from(cells.collect::<Vec<_>>().join(&gap)));
     }
     if shown.is_empty() {
         let nothing = match app.filter.as_str() {
@@ -149,9 +146,8 @@ fn table(app: &App, rows: &[Row], shown: &[Row], width: usize) -> Vec<Line<'stat
     lines
 }
 
-fn head(app: &App, columns: &[Column], gap: &str) -> Line<'static> {
-    let mut spans = Vec::with_capacity(2 * columns.len());
-    for column in columns {
+fn head(app: &App, columns: &[Column], gap: &Span<'static>) -> Line<'static> {
+    let heads = columns.iter().map(|column| {
         let text = format::cut_end(column.field.head(), column.width, app.theme.ellipsis());
         let text = format::pad(&text, column.width, column.field.right());
         let style = if column.field == app.sort.field {
@@ -159,11 +155,9 @@ fn head(app: &App, columns: &[Column], gap: &str) -> Line<'static> {
         } else {
             strong()
         };
-        spans.push(Span::styled(text, style));
-        spans.push(Span::raw(gap.to_owned()));
-    }
-    spans.pop();
-    Line::from(spans)
+        [Span::styled(text, style)]
+    });
+    Line::from(heads.collect::<Vec<_>>().join(gap))
 }
 
 /// Agent and share error, then memory and pressure, then problems.
@@ -247,20 +241,15 @@ fn gate_word(gate: &GateStatus) -> &str {
 
 /// The number of groups of each color; empty before the first verdict.
 fn color_parts(report: &Report, theme: Theme) -> Part {
-    let mut spans = Vec::new();
-    for (color, count) in rows::colors(report)
-        .into_iter()
-        .filter(|(_, count)| *count > 0)
-    {
-        if !spans.is_empty() {
-            spans.push(Span::raw(" "));
-        }
-        spans.push(Span::styled(
-            letter(Some(color)),
-            theme.color(color).patch(strong()),
-        ));
-        spans.push(Span::raw(format!(" {count}")));
-    }
+    let seen = rows::colors(report).into_iter();
+    let seen = seen.filter(|(_, count)| *count > 0).map(|(color, count)| {
+        let style = theme.color(color).patch(strong());
+        [
+            Span::styled(letter(Some(color)), style),
+            Span::raw(format!(" {count}")),
+        ]
+    });
+    let spans = seen.collect::<Vec<_>>().join(&Span::raw(" "));
     Part { rank: 5, spans }
 }
 
@@ -292,14 +281,8 @@ fn fit(mut parts: Vec<Part>, width: usize) -> Line<'static> {
         let least = (0..parts.len()).max_by_key(|&at| (parts[at].rank, at));
         parts.remove(least.unwrap_or(0));
     }
-    let mut spans = Vec::new();
-    for part in parts {
-        if !spans.is_empty() {
-            spans.push(Span::raw("  "));
-        }
-        spans.extend(part.spans);
-    }
-    Line::from(spans)
+    let spans: Vec<Vec<Span>> = parts.into_iter().map(|part| part.spans).collect();
+    Line::from(spans.join(&Span::raw("  ")))
 }
 
 impl Part {

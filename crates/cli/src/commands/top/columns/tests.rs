@@ -7,14 +7,7 @@ use super::super::theme::Theme;
 use super::super::values::{cache, cell, values, Values};
 use super::*;
 
-const UNICODE: Theme = Theme {
-    colors: true,
-    unicode: true,
-};
-const BY_NAME: Sort = Sort {
-    field: Field::Group,
-    reverse: false,
-};
+const BY_NAME: Sort = Sort::by(Field::Group);
 
 fn total(columns: &[Column], gap: usize) -> usize {
     let widths: usize = columns.iter().map(|column| column.width).sum();
@@ -78,7 +71,7 @@ fn every_cell_is_exactly_as_wide_as_its_column() {
             for width in [12, 40, 80, 120, 250] {
                 let (columns, _) = layout(width, format::width(&row.label));
                 for column in columns {
-                    let (text, _) = cell(&row, column, UNICODE, 1.0);
+                    let (text, _) = cell(&row, column, Theme::FULL, 1.0);
                     assert_eq!(
                         format::width(&text),
                         column.width,
@@ -98,7 +91,7 @@ fn the_letter_of_a_color_is_there_with_and_without_colors() {
         field: Field::Color,
         width: 1,
     };
-    for theme in [UNICODE, Theme::plain()] {
+    for theme in [Theme::FULL, Theme::plain()] {
         let (text, style) = cell(row, column, theme, 1.0);
         assert!(["G", "Y", "R"].contains(&text.as_str()), "{text}");
         assert_eq!(style.fg.is_some(), theme.colors);
@@ -113,9 +106,9 @@ fn ends_of_paths_and_beginnings_of_names_are_kept() {
         width: 6,
     };
     row.label = "/app/abcdef".into();
-    assert_eq!(cell(&row, column, UNICODE, 1.0).0, "…bcdef");
+    assert_eq!(cell(&row, column, Theme::FULL, 1.0).0, "…bcdef");
     row.label = "├ abcdef".into();
-    assert_eq!(cell(&row, column, UNICODE, 1.0).0, "├ abc…");
+    assert_eq!(cell(&row, column, Theme::FULL, 1.0).0, "├ abc…");
 }
 
 #[test]
@@ -128,7 +121,7 @@ fn the_bar_of_a_group_above_a_threshold_of_nothing_is_full() {
         values.numbers[Field::Cache as usize] = file;
         values
     };
-    let bar = |values: &Values| cache(values, 20, UNICODE);
+    let bar = |values: &Values| cache(values, 20, Theme::FULL);
     assert!(bar(&values(Some(5.0), Some(0.0))).starts_with("███████»"));
     assert!(bar(&values(Some(0.0), Some(0.0))).starts_with("········"));
     assert!(bar(&values(None, Some(5.0))).starts_with("        "));

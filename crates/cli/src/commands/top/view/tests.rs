@@ -8,10 +8,6 @@ use ratatui::Terminal;
 use super::super::tests::{group, many, press, report, unknown};
 use super::*;
 
-const COLORS: Theme = Theme {
-    colors: true,
-    unicode: true,
-};
 const SIZES: [(u16, u16); 9] = [
     (80, 24),
     (120, 40),
@@ -44,7 +40,7 @@ fn screen(app: &mut App, width: u16, height: u16) -> Vec<String> {
 }
 
 fn app(report: Report) -> App {
-    App::new(report, COLORS)
+    App::new(report, Theme::FULL)
 }
 
 fn long_paths() -> Report {
