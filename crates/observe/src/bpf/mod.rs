@@ -84,7 +84,7 @@ fn find<'obj>(object: &'obj Object, name: &'static str) -> Result<Map<'obj>, Err
 }
 
 fn attach_one(object: &Object, name: &str) -> Result<Link, Error> {
-    attach_by(object, name, |program| program.attach())
+    attach_by(object, name, |program: &ProgramMut<'_>| program.attach())
 }
 
 fn attach_by(
