@@ -85,7 +85,6 @@ pub fn everything(text: &[u8]) {
     let _ = psi::totals(text);
     io::stat(text, |_, _| {});
     let _ = io::default_weight(text);
-    io::device_weights(text, |_, _| {});
     let _ = proc::process_io(text);
     let _ = proc::process_stat(text);
     let _ = proc::unified_group(text);

@@ -34,12 +34,6 @@ pub struct OpenFile {
     pub info: FdInfo,
 }
 
-impl Default for Processes {
-    fn default() -> Self {
-        Processes::host()
-    }
-}
-
 impl Processes {
     /// Those of this host.
     pub fn host() -> Processes {
