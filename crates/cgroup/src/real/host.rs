@@ -16,8 +16,9 @@ use crate::{parse, Buffer};
 
 const WATERMARKS_LAST: Duration = Duration::from_secs(10);
 
+/// Reads the host's memory, also where there is no cgroup2 and hence no [`CgroupFs`](crate::CgroupFs).
 #[derive(Debug)]
-pub(crate) struct HostReader(Mutex<State>);
+pub struct HostMemory(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -29,9 +30,9 @@ struct State {
     watermark_read: Option<Instant>,
 }
 
-impl HostReader {
-    pub(crate) fn new() -> HostReader {
-        HostReader(Mutex::new(State {
+impl Default for HostMemory {
+    fn default() -> Self {
+        HostMemory(Mutex::new(State {
             meminfo: open("/proc/meminfo"),
             memory_pressure: open("/proc/pressure/memory"),
             io_pressure: open("/proc/pressure/io"),
@@ -40,8 +41,11 @@ impl HostReader {
             watermark_read: None,
         }))
     }
+}
 
-    pub(crate) fn read(&self) -> Host {
+impl HostMemory {
+    /// Its current state. A value that cannot be read is `None`.
+    pub fn read(&self) -> Host {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let state = &mut *state;
         let mut host = Host::default();
@@ -112,7 +116,7 @@ mod tests {
 
     #[test]
     fn this_host_has_memory_and_watermarks() {
-        let host = HostReader::new().read();
+        let host = HostMemory::default().read();
         let (total, free) = (host.total.unwrap(), host.free.unwrap());
         assert!(free <= total && total > Bytes::mib(1));
         assert!(host.file.unwrap() < total);
@@ -121,7 +125,7 @@ mod tests {
 
     #[test]
     fn this_host_has_pressure_where_its_kernel_counts_it() {
-        let then = HostReader::new();
+        let then = HostMemory::default();
         let (first, second) = (then.read().pressure, then.read().pressure);
         // If PSI is compiled in and switched off, the file exists but reads fail.
         let counted = |name| std::fs::read(format!("/proc/pressure/{name}")).is_ok();

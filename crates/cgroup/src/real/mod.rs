@@ -28,11 +28,11 @@ use rustix::fs::{self, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 pub use btf::{has_btf, has_nohz_full, module_has};
-pub use host::{boot_id, now_boottime};
+pub use host::{boot_id, now_boottime, HostMemory};
 pub use mount::{mount_of, Mount, MountOf};
 pub use own::resident_bytes;
 pub use own_group::OwnGroup;
-pub use processes::{HostMemory, OpenFile, Processes};
+pub use processes::{OpenFile, Processes};
 
 use crate::file::{cost_name, disk_name};
 use crate::gate::{GateDevice, GateError};
@@ -43,7 +43,6 @@ use crate::{
 use block::Disks;
 use budget::Budget;
 use directory::{RealDirectory, Shared};
-use host::HostReader;
 use process::RealProcess;
 
 /// The PSI trigger of the host: some task stalled for 150 ms within a second.
@@ -62,7 +61,7 @@ pub struct Claim(#[allow(dead_code, reason = "held, not used")] Option<OwnedFd>)
 pub struct RealFs {
     root: OwnedFd,
     shared: Arc<Shared>,
-    host: HostReader,
+    host: HostMemory,
     disks: Disks,
 }
 
@@ -92,7 +91,7 @@ impl RealFs {
                 budget,
                 sign,
             }),
-            host: HostReader::new(),
+            host: HostMemory::default(),
             disks: Disks::none(),
         })
     }
