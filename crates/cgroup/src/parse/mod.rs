@@ -58,19 +58,11 @@ pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|word| !word.is_empty())
 }
 
-/// The `key value` lines of a flat keyed file.
-pub(crate) fn keyed(text: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
-    lines(text).filter_map(|line| {
-        let space = line.iter().position(|&byte| byte == b' ')?;
-        Some((&line[..space], number(line[space + 1..].trim_ascii())?))
-    })
-}
-
-/// The `key: value` lines of `/proc` files.
-pub(crate) fn keyed_colon(text: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
-    lines(text).filter_map(|line| {
-        let colon = line.iter().position(|&byte| byte == b':')?;
-        Some((&line[..colon], number(line[colon + 1..].trim_ascii())?))
+/// Keys and values of a file's lines: `key value` in a flat keyed file, `key: value` in `/proc`.
+pub(crate) fn keyed(text: &[u8], separator: u8) -> impl Iterator<Item = (&[u8], u64)> {
+    lines(text).filter_map(move |line| {
+        let end = line.iter().position(|&byte| byte == separator)?;
+        Some((&line[..end], number(line[end + 1..].trim_ascii())?))
     })
 }
 
