@@ -151,12 +151,11 @@ impl RealFs {
             };
             left = fewer;
             // A name that is not UTF-8 cannot be one of our paths. The group stays unmanaged.
-            match name {
-                Err(_) => {}
-                Ok(name) => out.push(Child {
+            if let Ok(name) = name {
+                out.push(Child {
                     name: name.to_owned(),
                     id: GroupId(entry.ino()),
-                }),
+                });
             }
         }
         Ok(())
@@ -193,10 +192,9 @@ impl CgroupFs for RealFs {
     }
 
     fn owner(&self, path: &str, file: Option<File>) -> Result<Owner, Error> {
-        let name = file.map_or("", File::name);
-        let at = match (relative(path), name) {
-            (path, "") => path.to_owned(),
-            (path, name) => format!("{path}/{name}"),
+        let at = match file {
+            Some(file) => format!("{}/{}", relative(path), file.name()),
+            None => relative(path).to_owned(),
         };
         let stat = fs::statat(&self.root, at.as_str(), fs::AtFlags::SYMLINK_NOFOLLOW);
         let stat = stat.map_err(|errno| match file {

@@ -42,12 +42,7 @@ pub struct Mount {
 impl Mount {
     /// Finds the mount and checks that the controllers we need are on it.
     pub fn detect() -> Result<Mount, MountError> {
-        let file = "/proc/self/mountinfo";
-        let text = std::fs::read(file).map_err(|error| MountError::Unreadable {
-            file: file.to_owned(),
-            errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
-        })?;
-        let mounts = mounts(&text);
+        let mounts = mounts(&read("/proc/self/mountinfo")?);
         let chosen = choose(&mounts, |mount| {
             let file = Path::new(&mount.mount_point).join(File::CgroupControllers.name());
             std::fs::read_to_string(file).unwrap_or_default()
@@ -74,6 +69,14 @@ impl Mount {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Reads a file that every Linux has.
+pub(super) fn read(file: &str) -> Result<Vec<u8>, MountError> {
+    std::fs::read(file).map_err(|error| MountError::Unreadable {
+        file: file.to_owned(),
+        errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+    })
 }
 
 /// The cgroup2 mount that has the controllers, or the reason why this host has none. Among several mounts of

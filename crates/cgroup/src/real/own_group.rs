@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::mount::read;
 use super::{relative, RealFs};
 use crate::parse::mountinfo::{cgroup2, mounts, FsMount};
 use crate::parse::proc::unified_group;
@@ -61,13 +62,6 @@ fn below(root: &str, group: &str) -> Option<String> {
     let outside = group.split('/').any(|part| part == "..");
     let whole = rest.is_empty() || rest.starts_with('/');
     (whole && !outside).then(|| format!("/{}", rest.trim_matches('/')))
-}
-
-fn read(file: &str) -> Result<Vec<u8>, MountError> {
-    std::fs::read(file).map_err(|error| MountError::Unreadable {
-        file: file.to_owned(),
-        errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
-    })
 }
 
 impl RealFs {
