@@ -12,7 +12,7 @@ use justitia_cgroup::{Claim, Fs, Mount, RealFs, WriterConfig};
 use justitia_discover::{Priors, RuntimeDirs};
 use justitia_policy::config::Mode;
 use justitia_report::text::word;
-use rustix::process::{getrlimit, setpriority_process, setrlimit, Resource as Limited, Rlimit};
+use rustix::process::setpriority_process;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -60,15 +60,6 @@ fn open_mount(mode: Mode) -> Result<RealFs> {
     if mode != Mode::Observe {
         mount.check_writable()?;
     }
-    // A group costs some ten descriptors; the soft limit is for programs that call select(2).
-    let limit = getrlimit(Limited::Nofile);
-    let _ = setrlimit(
-        Limited::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            ..limit
-        },
-    );
     RealFs::new(&mount).map_err(|error| Error::environment(&error, error.remedy()))
 }
 
