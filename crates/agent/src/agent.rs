@@ -96,8 +96,7 @@ impl Agent {
             tell(&log, "an earlier agent did not end well", &restored);
         }
         let mut observer = Observer::new(fs.clone(), settings.discover(), runtime.clone())?;
-        observer.set_color_ttl(settings.color_ttl);
-        observer.set_disks(settings.disk.clone());
+        observer.configure(&settings);
         let pace = Pace::new(&fs, &log)?;
         let since = SystemTime::now();
         let board = Arc::new(Board::new(setup(&settings, since)));
@@ -461,8 +460,7 @@ impl Agent {
         }
         self.observer
             .reconfigure(settings.discover(), self.runtime.clone())?;
-        self.observer.set_color_ttl(settings.color_ttl);
-        self.observer.set_disks(settings.disk.clone());
+        self.observer.configure(&settings);
         let other = settings.kubernetes.nri != self.settings.kubernetes.nri;
         // Knobs of the old mode do not stay in force in the new one.
         if settings.mode != self.settings.mode {

@@ -35,7 +35,8 @@ pub struct Spoken {
 /// The declarations for each group.
 #[derive(Debug)]
 pub(crate) struct Colors {
-    time_to_live: Duration,
+    /// Counts for earlier declarations too when it changes.
+    pub(crate) time_to_live: Duration,
     groups: HashMap<GroupId, Ways>,
 }
 
@@ -65,11 +66,6 @@ impl Colors {
             time_to_live,
             groups: HashMap::new(),
         }
-    }
-
-    /// Sets the time to live, for earlier declarations too.
-    pub(crate) fn set_time_to_live(&mut self, time_to_live: Duration) {
-        self.time_to_live = time_to_live;
     }
 
     /// Forgets groups that are gone.

@@ -24,7 +24,7 @@ use justitia_policy::snapshot::{self, BlockDevice, ForeignKnobs, GroupId, Outsid
 use justitia_policy::units::{Bytes, Weight};
 
 use crate::colors::{Colors, Spoken, TIME_TO_LIVE};
-use crate::config::{DiskSettings, GLOB_REMEDY};
+use crate::config::{Settings, GLOB_REMEDY};
 use crate::disks::Disks;
 use crate::error::{Error, Result};
 use crate::rhythm::STANDS;
@@ -127,14 +127,10 @@ impl Observer {
         self.look_for_groups();
     }
 
-    /// Sets the lifetime of declared colors from now on.
-    pub fn set_color_ttl(&mut self, time_to_live: Duration) {
-        self.colors.set_time_to_live(time_to_live);
-    }
-
-    /// Sets whether disks are watched for io.cost, and their models.
-    pub fn set_disks(&mut self, settings: DiskSettings) {
-        self.disks.configure(settings);
+    /// Sets the lifetime of declared colors, whether disks are watched for io.cost, and the disks' models.
+    pub fn configure(&mut self, settings: &Settings) {
+        self.colors.time_to_live = settings.color_ttl;
+        self.disks.settings.clone_from(&settings.disk);
     }
 
     /// Takes in a group's color that was declared or withdrawn over the socket.

@@ -211,8 +211,7 @@ pub fn look(settings: &Settings) -> Result<Report> {
 /// Like [`look`], on any file system.
 pub fn look_at(fs: Fs, settings: &Settings, runtime: RuntimeDirs) -> Result<Report> {
     let mut observer = Observer::new(fs, settings.discover(), runtime)?;
-    observer.set_color_ttl(settings.color_ttl);
-    observer.set_disks(settings.disk.clone());
+    observer.configure(settings);
     observer.look_at_root(settings.guard.enabled);
     let began = Instant::now();
     let first = observer.observe();
@@ -261,8 +260,7 @@ pub fn watch_by(
     mut see: impl FnMut(Tick, Step) -> Result<bool>,
 ) -> Result<()> {
     const SLICE: Duration = Duration::from_millis(50);
-    observer.set_color_ttl(settings.color_ttl);
-    observer.set_disks(settings.disk.clone());
+    observer.configure(settings);
     let policy = justitia_policy::Config {
         mode: Mode::Observe,
         ..settings.policy()

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use justitia_agent::apply::{Applier, Writers};
-use justitia_agent::config::DiskSettings;
 use justitia_agent::journal::Journal;
 use justitia_agent::observe::{Observation, Observer};
 use justitia_agent::restore::{restore, Restored};
@@ -188,8 +187,7 @@ impl Rig {
         let log = Log::captured();
         let journal = Journal::open(state_dir, BOOT).unwrap();
         let applier = Applier::new(journal, Writers::start(config).unwrap(), log.clone());
-        let mut observer = Observer::new(fs.clone(), self::config(), RuntimeDirs::none()).unwrap();
-        observer.set_disks(DiskSettings::default());
+        let observer = Observer::new(fs.clone(), self::config(), RuntimeDirs::none()).unwrap();
         let mut rig = Rig {
             fs,
             observer,
