@@ -10,7 +10,7 @@ use justitia_discover::RuntimeDirs;
 use justitia_nri::Listener;
 use justitia_observe::TrafficSource;
 use justitia_policy::config::Mode;
-use justitia_policy::plan::{Finding, Knob, Value};
+use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::{Group, OperatorLimits, Snapshot, WeightSource};
 
 use crate::apply::{Applier, Writers};
@@ -134,7 +134,7 @@ impl Agent {
             "continues from the previous agent: {held} knobs stay in force"
         ));
         self.state = Arc::new(left.state);
-        self.applier.take_over(left.owners);
+        self.applier.owners = left.owners;
         for (group, weight) in left.weights {
             self.observer.set_file_weight(group, weight);
         }
@@ -245,7 +245,7 @@ impl Agent {
         );
         problems.extend(self.hold_gate());
         let mut snapshot = observation.snapshot;
-        snapshot.gate = self.applier.gate().seen();
+        snapshot.gate = self.applier.gate.seen();
         if self.settings.guard.enabled && snapshot.outside.is_some_and(|root| !root.reclaim) {
             self.log.warn_once(
                 "page cache of the root cgroup and of unmanaged groups is not bounded: under the \
@@ -273,9 +273,11 @@ impl Agent {
         if writes {
             problems.extend(self.applier.apply(&plan, &mut self.observer));
         }
-        problems.extend(self.applier.gate().apply(&plan.gate, &self.log));
+        problems.extend(self.applier.gate.apply(&plan.gate, &self.log));
         self.pace.learn(&plan, writes, &mut self.observer);
-        self.log_changes(&problems, if writes { &plan.watch } else { &[] });
+        self.warn_of(&problems);
+        let watched = if writes { &plan.watch[..] } else { &[] };
+        self.withdrawn.log(watched, &self.log);
         let took = began.elapsed();
         self.longest = self.longest.max(took);
         if self.log.is_verbose() {
@@ -300,7 +302,7 @@ impl Agent {
             observer: Some(self.observer.counts_by()),
             writes_total: self.applier.submitted(),
             reclaimed: self.applier.reclaimed(),
-            gate: self.applier.gate().read(),
+            gate: self.applier.gate.read(),
         };
         let step = Step {
             at,
@@ -312,12 +314,10 @@ impl Agent {
         self.keep_state();
     }
 
-    fn log_changes(&mut self, problems: &[Problem], watched: &[Finding]) {
-        for problem in problems {
-            self.log
-                .warn_once(format_args!("{}; {}", problem.cause, problem.remedy));
+    fn warn_of(&self, problems: &[Problem]) {
+        for Problem { cause, remedy, .. } in problems {
+            self.log.warn_once(format_args!("{cause}; {remedy}"));
         }
-        self.withdrawn.log(watched, &self.log);
     }
 
     /// Saves the state for the next agent every [`handover::SAVE_EVERY`], in case this one is killed.
@@ -336,7 +336,7 @@ impl Agent {
     /// Saves the state for the next agent.
     fn save(&mut self) -> Result<()> {
         let seen = self.observed_at.map_or(Duration::ZERO, |at| at.elapsed());
-        let weights = self.applier.owners().groups().filter_map(|id| {
+        let weights = self.applier.owners.groups().filter_map(|id| {
             let group = self.observer.seen(id)?;
             let said = group.weight_source == WeightSource::IoWeight;
             Some((id, group.weight.filter(|_| said)?.get()))
@@ -345,7 +345,7 @@ impl Agent {
             mode: self.settings.mode,
             at: self.fs.now_boottime().saturating_sub(seen),
             state: &*self.state,
-            owners: self.applier.owners().clone(),
+            owners: self.applier.owners.clone(),
             weights: weights.collect(),
             reservations: self.reservations.holding(Instant::now()),
             gate_asked: self.gate_asked,
@@ -360,14 +360,14 @@ impl Agent {
         let wanted = self.gate_asked.unwrap_or(self.settings.gate.enabled) && knows_weights;
         let settings = wanted.then_some(&self.settings.gate);
         let interval = self.settings.interval;
-        let gate = self.applier.gate();
+        let gate = &mut self.applier.gate;
         gate.hold(&self.fs, settings, interval, &self.log)
     }
 
     /// Leaves the knobs in force and the learned state to the next agent. If the state cannot be saved,
     /// restores everything.
     pub fn hand_over(mut self) -> Result<Restored> {
-        self.applier.gate().let_go(&self.log);
+        self.applier.gate.let_go(&self.log);
         self.applier.quiesce();
         if let Err(Error { cause, remedy, .. }) = self.save() {
             self.log
@@ -384,10 +384,9 @@ impl Agent {
     /// Restores everything and closes the journal.
     pub fn finish(mut self) -> Result<Restored> {
         // The gate goes first: no writer waits at it while the rest is restored.
-        self.applier.gate().let_go(&self.log);
-        let fs = self.fs.clone();
+        self.applier.gate.let_go(&self.log);
         let (journal, writers) = self.applier.quiesce();
-        let mut restored = restore(&fs, journal, writers);
+        let mut restored = restore(&self.fs, journal, writers);
         if let Err(error) = handover::discard(&self.settings.state_dir) {
             restored.problems.push(Problem::general(&error));
         }
@@ -425,15 +424,12 @@ impl Agent {
     /// Forgets the knobs of groups that are gone, and begins to restore those of groups that are no longer
     /// watched.
     fn let_go(&mut self, problems: &mut Vec<Problem>) {
-        let fs = self.fs.clone();
-        let (unwatched, unsure) = self.applier.forget_vanished(&fs, &self.observer);
+        let (unwatched, unsure) = self.applier.forget_vanished(&self.fs, &self.observer);
         self.unsure = !unsure.is_empty();
         problems.extend(unsure);
         if !unwatched.is_empty() {
-            problems.extend(
-                self.applier
-                    .put_back(&fs, |group| unwatched.contains(&group)),
-            );
+            let concerns = |group| unwatched.contains(&group);
+            problems.extend(self.applier.put_back(&self.fs, concerns));
         }
     }
 
@@ -464,11 +460,8 @@ impl Agent {
         let other = settings.kubernetes.nri != self.settings.kubernetes.nri;
         // Knobs of the old mode do not stay in force in the new one.
         if settings.mode != self.settings.mode {
-            let fs = self.fs.clone();
-            for problem in self.applier.put_back(&fs, |_| true) {
-                self.log
-                    .warn_once(format_args!("{}; {}", problem.cause, problem.remedy));
-            }
+            let problems = self.applier.put_back(&self.fs, |_| true);
+            self.warn_of(&problems);
             self.observer.doubt_knobs();
         }
         self.settings = settings;
@@ -538,8 +531,8 @@ fn tell(log: &Log, what: &str, restored: &Restored) {
     for knob in &restored.foreign {
         log.info(format_args!("{knob} was set by somebody else: left alone"));
     }
-    for problem in &restored.problems {
-        log.warn(format_args!("{}; {}", problem.cause, problem.remedy));
+    for Problem { cause, remedy, .. } in &restored.problems {
+        log.warn(format_args!("{cause}; {remedy}"));
     }
 }
 
