@@ -79,10 +79,7 @@ impl Tracked {
         weight: Option<(Weight, WeightSource)>,
         tick: u64,
     ) -> Tracked {
-        let (weight, weight_source) = match weight {
-            Some((weight, source)) => (Some(weight), source),
-            None => (None, WeightSource::Default),
-        };
+        let (weight, source) = weight.unzip();
         let mut tracked = old.unwrap_or_else(|| Tracked {
             seen: snapshot::Group::new(group.id(), path),
             group,
@@ -101,7 +98,7 @@ impl Tracked {
         });
         tracked.seen.parent = parent;
         tracked.seen.weight = weight;
-        tracked.seen.weight_source = weight_source;
+        tracked.seen.weight_source = source.unwrap_or_default();
         tracked.inner = false;
         tracked
     }
@@ -182,20 +179,12 @@ impl Tracked {
 
     /// True if the probe of a quiet group differs from the last one.
     pub(crate) fn is_active(&mut self, tick: u64, buffer: &mut Buffer) -> bool {
-        let now = self.group.activity(buffer).ok();
-        let active = match (&now, &self.activity) {
-            (Some(now), Some(before)) => !now.same_as(before),
-            _ => true,
-        };
+        let both = self.group.activity(buffer).ok().zip(self.activity);
+        let active = both.is_none_or(|(now, before)| !now.same_as(&before));
         if active {
             self.active_at = tick;
         }
         active
-    }
-
-    /// True if this read has to include the knobs.
-    pub(crate) fn wants_knobs(&self, due: bool) -> bool {
-        due || !self.knows_knobs
     }
 
     /// The known knobs may be wrong: the next look reads them.
@@ -203,7 +192,7 @@ impl Tracked {
         self.knows_knobs = false;
     }
 
-    /// True if it has to be read in full whatever its rhythm says.
+    /// True if it has to be read in full, its knobs too, whatever its rhythm says.
     pub(crate) fn must_be_read(&self) -> bool {
         !self.knows_knobs
     }
@@ -233,14 +222,13 @@ impl Tracked {
         self.seen.memory = gauges.memory;
         self.seen.pressure = gauges.pressure;
         if knobs {
-            let foreign = self.seen.knobs.foreign;
             self.seen.knobs = Knobs {
-                foreign,
+                foreign: self.seen.knobs.foreign,
                 ..gauges.knobs
             };
             self.knows_knobs = true;
         }
-        if self.rhythm(tick).full > 1 || self.rhythm(tick + 1).full > 1 {
+        if !self.is_busy(tick) {
             let seen = Activity {
                 current: gauges.memory.current,
                 io_some_us: gauges.pressure.io_some_us,
@@ -276,12 +264,11 @@ impl Tracked {
         self.seen.ages = Ages::default();
         self.active_at = tick;
         self.knows_knobs = false;
-        let foreign = self.seen.knobs.foreign;
         self.seen.memory = snapshot::Memory::default();
         self.seen.pressure = snapshot::Pressure::default();
         self.seen.traffic = Traffic::default();
         self.seen.knobs = Knobs {
-            foreign,
+            foreign: self.seen.knobs.foreign,
             ..Knobs::default()
         };
     }
