@@ -17,7 +17,7 @@ use justitia_policy::Color;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use super::did_you_mean;
+use super::{did_you_mean, example};
 use crate::error::{Error, Result};
 use justitia_report::feed::{parse_listen, Listen};
 
@@ -185,13 +185,10 @@ fn parse_absolute(key: &str, text: &str) -> Said<PathBuf> {
     if path.is_absolute() {
         return Ok(path);
     }
-    let example = super::EXAMPLES.iter().find(|(of, _)| *of == key);
+    let example = example(key).unwrap_or_default();
     Err((
         format!("{key} {text:?} is not an absolute path"),
-        format!(
-            "write {key} = {}",
-            example.map_or("", |(_, example)| example)
-        ),
+        format!("write {key} = {example}"),
     ))
 }
 
