@@ -11,7 +11,6 @@ use justitia_policy::units::Bytes;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::time::{clock_gettime, ClockId};
 
-use crate::parse::psi::Totals;
 use crate::{parse, Buffer};
 
 const WATERMARKS_LAST: Duration = Duration::from_secs(10);
@@ -48,16 +47,7 @@ impl HostMemory {
     pub fn read(&self) -> Host {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let state = &mut *state;
-        let mut host = Host::default();
-        if let Some(meminfo) = &state.meminfo {
-            if state.buffer.pread(meminfo, false).is_ok() {
-                let info = parse::memory::meminfo(state.buffer.bytes());
-                host.total = info.total;
-                host.free = info.free;
-                host.file = info.file();
-                host.swap = info.swap_total;
-            }
-        }
+        let info = parse::memory::meminfo(text(state.meminfo.as_ref(), &mut state.buffer));
         if state
             .watermark_read
             .is_none_or(|read| read.elapsed() >= WATERMARKS_LAST)
@@ -68,25 +58,30 @@ impl HostMemory {
                 .and_then(|()| parse::memory::kept_free_pages(state.buffer.bytes()))
                 .map(|pages| Bytes(pages.saturating_mul(rustix::param::page_size() as u64)));
         }
-        host.high_watermark = state.watermark;
-        let memory = totals(state.memory_pressure.as_ref(), &mut state.buffer);
-        let io = totals(state.io_pressure.as_ref(), &mut state.buffer);
-        host.pressure = Pressure {
-            memory_some_us: memory.some_us,
-            memory_full_us: memory.full_us,
-            io_some_us: io.some_us,
-            io_full_us: io.full_us,
-            cpu_some_us: None,
-        };
-        host
+        let memory = parse::psi::totals(text(state.memory_pressure.as_ref(), &mut state.buffer));
+        let io = parse::psi::totals(text(state.io_pressure.as_ref(), &mut state.buffer));
+        Host {
+            total: info.total,
+            free: info.free,
+            file: info.file(),
+            swap: info.swap_total,
+            high_watermark: state.watermark,
+            pressure: Pressure {
+                memory_some_us: memory.some_us,
+                memory_full_us: memory.full_us,
+                io_some_us: io.some_us,
+                io_full_us: io.full_us,
+                cpu_some_us: None,
+            },
+        }
     }
 }
 
-/// The totals of a pressure file, unknown if it cannot be read.
-fn totals(file: Option<&OwnedFd>, buffer: &mut Buffer) -> Totals {
+/// The text of a file. Empty if it cannot be read, so that every value in it is unknown.
+fn text<'a>(file: Option<&OwnedFd>, buffer: &'a mut Buffer) -> &'a [u8] {
     match file.map(|file| buffer.pread(file, false)) {
-        Some(Ok(())) => parse::psi::totals(buffer.bytes()),
-        _ => Totals::default(),
+        Some(Ok(())) => buffer.bytes(),
+        _ => &[],
     }
 }
 
