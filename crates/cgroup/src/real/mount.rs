@@ -85,20 +85,16 @@ fn choose(
     mounts: &[FsMount],
     controllers_of: impl Fn(&FsMount) -> String,
 ) -> Result<&FsMount, MountError> {
-    let on_v1 = |controller: &str| {
-        mounts
-            .iter()
-            .find(|mount| mount.is_v1_of(controller))
-            .map(|mount| mount.mount_point.clone())
+    let on_v1 = |controller: &'static str| {
+        let mut mounts = mounts.iter();
+        let mount = mounts.find(|mount| mount.is_v1_of(controller))?;
+        Some(MountError::ControllerOnV1 {
+            controller,
+            mounted_at: mount.mount_point.clone(),
+        })
     };
     let Some(mount) = whole_cgroup2(mounts) else {
-        return Err(match on_v1("memory") {
-            Some(mounted_at) => MountError::ControllerOnV1 {
-                controller: "memory",
-                mounted_at,
-            },
-            None => MountError::NoCgroup2,
-        });
+        return Err(on_v1("memory").unwrap_or(MountError::NoCgroup2));
     };
     let controllers = controllers_of(mount);
     for (controller, v1_name) in [("memory", "memory"), ("io", "blkio")] {
@@ -108,16 +104,12 @@ fn choose(
         {
             continue;
         }
-        return Err(match on_v1(v1_name) {
-            Some(mounted_at) => MountError::ControllerOnV1 {
-                controller: v1_name,
-                mounted_at,
-            },
-            None => MountError::MissingController {
+        return Err(
+            on_v1(v1_name).unwrap_or_else(|| MountError::MissingController {
                 controller,
                 mount: mount.mount_point.clone(),
-            },
-        });
+            }),
+        );
     }
     Ok(mount)
 }

@@ -39,19 +39,16 @@ impl OwnGroup {
 
     fn among(mounts: &[FsMount], own: &[u8]) -> Result<OwnGroup, MountError> {
         let own = unified_group(own).ok_or(MountError::NoCgroup2)?;
-        let mut v2 = cgroup2(mounts).peekable();
-        let Some(first) = v2.peek().map(|mount| mount.mount_point.clone()) else {
-            return Err(MountError::NoCgroup2);
-        };
-        v2.find_map(|mount| {
+        let first = cgroup2(mounts).next().ok_or(MountError::NoCgroup2)?;
+        let found = cgroup2(mounts).find_map(|mount| {
             Some(OwnGroup {
                 mount: PathBuf::from(&mount.mount_point),
                 path: below(&mount.root, &own)?,
             })
-        })
-        .ok_or(MountError::Elsewhere {
+        });
+        found.ok_or_else(|| MountError::Elsewhere {
             group: own,
-            mount: first,
+            mount: first.mount_point.clone(),
         })
     }
 }
