@@ -156,13 +156,7 @@ impl Group {
     fn pressure(&self, buffer: &mut Buffer) -> Result<Pressure, Error> {
         let memory = self.stalls(File::MemoryPressure, buffer)?;
         let io = self.stalls(File::IoPressure, buffer)?;
-        Ok(Pressure {
-            memory_some_us: memory.some_us,
-            memory_full_us: memory.full_us,
-            io_some_us: io.some_us,
-            io_full_us: io.full_us,
-            cpu_some_us: None,
-        })
+        Ok(parse::psi::pressure(memory, io))
     }
 
     fn knobs(&self, buffer: &mut Buffer) -> Result<Knobs, Error> {

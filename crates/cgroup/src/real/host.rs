@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use justitia_policy::snapshot::{Host, Pressure};
+use justitia_policy::snapshot::Host;
 use justitia_policy::units::Bytes;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::time::{clock_gettime, ClockId};
@@ -66,13 +66,7 @@ impl HostMemory {
             file: info.file(),
             swap: info.swap_total,
             high_watermark: state.watermark,
-            pressure: Pressure {
-                memory_some_us: memory.some_us,
-                memory_full_us: memory.full_us,
-                io_some_us: io.some_us,
-                io_full_us: io.full_us,
-                cpu_some_us: None,
-            },
+            pressure: parse::psi::pressure(memory, io),
         }
     }
 }
