@@ -45,14 +45,6 @@ impl Want {
         knobs: false,
         swap: false,
     };
-    /// Pressure only.
-    pub const PRESSURE: Want = Want {
-        memory: false,
-        pressure: true,
-        cpu: true,
-        knobs: false,
-        swap: false,
-    };
     /// Knobs only.
     pub const KNOBS: Want = Want {
         memory: false,
