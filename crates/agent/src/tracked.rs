@@ -285,18 +285,30 @@ fn differs(before: Option<u64>, now: Option<u64>, tolerance: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use justitia_cgroup::FakeFs;
     use justitia_policy::units::Limit;
     use proptest::prelude::*;
 
     use super::*;
 
+    /// A host with a managed group.
+    fn managed() -> (Arc<FakeFs>, Tracked) {
+        let fake = FakeFs::new();
+        fake.mkdir("/a");
+        let group = fake.open("/a").unwrap();
+        let weight = Some((Weight::DEFAULT, WeightSource::Default));
+        (fake, Tracked::renew(None, group, "/a", None, weight, 0))
+    }
+
     #[test]
     fn a_scope_has_a_container_below_it_and_finds_the_next_when_it_is_gone() {
-        let fake = justitia_cgroup::FakeFs::new();
+        let fake = FakeFs::new();
         for (path, there) in [("/app", false), ("/libpod-1.scope", true)] {
             let below = format!("{path}/container");
             fake.mkdir(path);
-            let group = CgroupFs::open(&*fake, path).unwrap();
+            let group = fake.open(path).unwrap();
             let mut tracked = Tracked::renew(None, group, path, None, None, 0);
             tracked.find_container(&*fake);
             assert!(tracked.container.is_none(), "{path}");
@@ -339,11 +351,8 @@ mod tests {
         /// The rules of `rhythm.rs`, against a full read in each tick.
         #[test]
         fn a_standing_value_is_one_that_a_full_read_gave_less_than_four_ticks_ago(events in events()) {
-            let fake = justitia_cgroup::FakeFs::new();
-            fake.mkdir("/a");
-            let group = CgroupFs::open(&*fake, "/a").unwrap();
-            let weight = Some((Weight::DEFAULT, WeightSource::Default));
-            let mut tracked = Tracked::renew(None, group.clone(), "/a", None, weight, 0);
+            let (fake, mut tracked) = managed();
+            let group = tracked.group.clone();
             let (began, mut buffer) = (Instant::now(), Buffer::new());
             let mut full: Vec<Gauges> = Vec::new();
             for (tick, event) in (0..).zip(&events) {
@@ -381,11 +390,7 @@ mod tests {
 
     #[test]
     fn an_unchanged_busy_group_is_read_in_full_once_in_four_ticks() {
-        let fake = justitia_cgroup::FakeFs::new();
-        fake.mkdir("/a");
-        let group = CgroupFs::open(&*fake, "/a").unwrap();
-        let weight = Some((Weight::DEFAULT, WeightSource::Default));
-        let mut tracked = Tracked::renew(None, group, "/a", None, weight, 0);
+        let (fake, mut tracked) = managed();
         let (began, mut buffer) = (Instant::now(), Buffer::new());
         let mut stats = Vec::new();
         for tick in 0..9 {
@@ -409,13 +414,10 @@ mod tests {
 
     #[test]
     fn counters_of_a_group_read_seldom_cover_the_time_since_then() {
-        let fake = justitia_cgroup::FakeFs::new();
-        fake.mkdir("/a");
-        let group = justitia_cgroup::CgroupFs::open(&*fake, "/a").unwrap();
-        let mut tracked = Tracked::renew(None, group, "/a", None, None, 0);
+        let (_fake, mut tracked) = managed();
         let began = Instant::now();
         let mut after = |tick: u64| {
-            tracked.note_read(tick, began + std::time::Duration::from_secs(tick));
+            tracked.note_read(tick, began + Duration::from_secs(tick));
             tracked.seen.read_after_s
         };
         assert_eq!(
