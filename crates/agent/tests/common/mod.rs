@@ -65,15 +65,14 @@ pub const KNOBS: [&str; 4] = ["memory.low", "memory.high", "io.weight", "io.bfq.
 
 /// Settings of an agent that manages `/app/*` of a contended host.
 pub fn agent_settings(state: &Path, mode: Mode) -> Settings {
-    let mut settings = Settings {
+    Settings {
+        mode,
         manage: vec!["/app/*".into()],
         weights: vec![("/app/heavy".into(), Weight::new(800).unwrap())],
         state_dir: state.to_owned(),
         interval: Duration::from_millis(250),
         ..Settings::default()
-    };
-    settings.mode = mode;
-    settings
+    }
 }
 
 pub fn agent(fake: &Arc<FakeFs>, settings: Settings, log: &Log) -> Agent {
