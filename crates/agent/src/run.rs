@@ -180,7 +180,7 @@ pub fn restore_host(settings: &Settings) -> Result<Option<Restored>> {
     if !Journal::exists(dir)? && !handover::exists(dir)? {
         return Ok(None);
     }
-    let lock = Lock::take(dir)?;
+    let _lock = Lock::take(dir)?;
     handover::discard(dir)?;
     if !Journal::exists(dir)? {
         return Ok(None);
@@ -198,7 +198,6 @@ pub fn restore_host(settings: &Settings) -> Result<Option<Restored>> {
     if let Err(error) = journal.close() {
         restored.problems.push(Problem::general(&error));
     }
-    drop(lock);
     Ok(Some(restored))
 }
 
