@@ -63,20 +63,8 @@ impl Agent {
         boot: &str,
         log: Log,
     ) -> Result<Agent> {
-        Agent::with_writer(fs, settings, runtime, boot, log, WriterConfig::default())
-    }
-
-    /// Like [`Agent::new`], with other limits for the writer's threads.
-    pub fn with_writer(
-        fs: Fs,
-        settings: Settings,
-        runtime: RuntimeDirs,
-        boot: &str,
-        log: Log,
-        config: WriterConfig,
-    ) -> Result<Agent> {
         let mut journal = Journal::open(&settings.state_dir, boot)?;
-        let writers = Writers::start(config)?;
+        let writers = Writers::start(WriterConfig::default())?;
         if let Some(damage) = journal.damaged() {
             let Problem { cause, remedy, .. } = damage.problem();
             log.warn(format_args!("{cause}; {remedy}"));
