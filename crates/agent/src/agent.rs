@@ -264,7 +264,7 @@ impl Agent {
         problems.extend(self.applier.gate.apply(&plan.gate, &self.log));
         self.pace.learn(&plan, writes, &mut self.observer);
         self.warn_of(&problems);
-        let watched = if writes { &plan.watch[..] } else { &[] };
+        let watched: &[_] = if writes { &plan.watch } else { &[] };
         self.withdrawn.log(watched, &self.log);
         let took = began.elapsed();
         self.longest = self.longest.max(took);
