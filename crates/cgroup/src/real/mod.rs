@@ -172,13 +172,14 @@ fn relative(path: &str) -> &str {
 
 impl CgroupFs for RealFs {
     fn open(&self, path: &str) -> Result<Group, Error> {
+        let shared = Arc::clone(&self.shared);
         let opened: Result<Arc<dyn Directory>, Errno> = match (cost_name(path), disk_name(path)) {
             (Some(name), _) => self
                 .disks
                 .open_cost(name, &self.root)
                 .map(|it| Arc::new(it) as _),
             (None, Some(name)) => self.disks.open(name).map(|it| Arc::new(it) as _),
-            (None, None) => RealDirectory::open(&self.root, path, Arc::clone(&self.shared))
+            (None, None) => RealDirectory::open_at(&self.root, relative(path), path, shared)
                 .map(|it| Arc::new(it) as _),
         };
         opened
