@@ -10,7 +10,7 @@ use justitia_discover::RuntimeDirs;
 use justitia_nri::Listener;
 use justitia_observe::TrafficSource;
 use justitia_policy::config::Mode;
-use justitia_policy::plan::{Finding, Knob, Value};
+use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::{Group, OperatorLimits, Snapshot, WeightSource};
 
 use crate::apply::{Applier, Writers};
@@ -63,20 +63,8 @@ impl Agent {
         boot: &str,
         log: Log,
     ) -> Result<Agent> {
-        Agent::with_writer(fs, settings, runtime, boot, log, WriterConfig::default())
-    }
-
-    /// Like [`Agent::new`], with other limits for the writer's threads.
-    pub fn with_writer(
-        fs: Fs,
-        settings: Settings,
-        runtime: RuntimeDirs,
-        boot: &str,
-        log: Log,
-        config: WriterConfig,
-    ) -> Result<Agent> {
         let mut journal = Journal::open(&settings.state_dir, boot)?;
-        let writers = Writers::start(config)?;
+        let writers = Writers::start(WriterConfig::default())?;
         if let Some(damage) = journal.damaged() {
             let Problem { cause, remedy, .. } = damage.problem();
             log.warn(format_args!("{cause}; {remedy}"));
@@ -96,8 +84,7 @@ impl Agent {
             tell(&log, "an earlier agent did not end well", &restored);
         }
         let mut observer = Observer::new(fs.clone(), settings.discover(), runtime.clone())?;
-        observer.set_color_ttl(settings.color_ttl);
-        observer.set_disks(settings.disk.clone());
+        observer.configure(&settings);
         let pace = Pace::new(&fs, &log)?;
         let since = SystemTime::now();
         let board = Arc::new(Board::new(setup(&settings, since)));
@@ -135,7 +122,7 @@ impl Agent {
             "continues from the previous agent: {held} knobs stay in force"
         ));
         self.state = Arc::new(left.state);
-        self.applier.take_over(left.owners);
+        self.applier.owners = left.owners;
         for (group, weight) in left.weights {
             self.observer.set_file_weight(group, weight);
         }
@@ -246,7 +233,7 @@ impl Agent {
         );
         problems.extend(self.hold_gate());
         let mut snapshot = observation.snapshot;
-        snapshot.gate = self.applier.gate().seen();
+        snapshot.gate = self.applier.gate.seen();
         if self.settings.guard.enabled && snapshot.outside.is_some_and(|root| !root.reclaim) {
             self.log.warn_once(
                 "page cache of the root cgroup and of unmanaged groups is not bounded: under the \
@@ -274,9 +261,11 @@ impl Agent {
         if writes {
             problems.extend(self.applier.apply(&plan, &mut self.observer));
         }
-        problems.extend(self.applier.gate().apply(&plan.gate, &self.log));
+        problems.extend(self.applier.gate.apply(&plan.gate, &self.log));
         self.pace.learn(&plan, writes, &mut self.observer);
-        self.log_changes(&problems, if writes { &plan.watch } else { &[] });
+        self.warn_of(&problems);
+        let watched: &[_] = if writes { &plan.watch } else { &[] };
+        self.withdrawn.log(watched, &self.log);
         let took = began.elapsed();
         self.longest = self.longest.max(took);
         if self.log.is_verbose() {
@@ -301,7 +290,7 @@ impl Agent {
             observer: Some(self.observer.counts_by()),
             writes_total: self.applier.submitted(),
             reclaimed: self.applier.reclaimed(),
-            gate: self.applier.gate().read(),
+            gate: self.applier.gate.read(),
         };
         let step = Step {
             at,
@@ -313,12 +302,10 @@ impl Agent {
         self.keep_state();
     }
 
-    fn log_changes(&mut self, problems: &[Problem], watched: &[Finding]) {
-        for problem in problems {
-            self.log
-                .warn_once(format_args!("{}; {}", problem.cause, problem.remedy));
+    fn warn_of(&self, problems: &[Problem]) {
+        for Problem { cause, remedy, .. } in problems {
+            self.log.warn_once(format_args!("{cause}; {remedy}"));
         }
-        self.withdrawn.log(watched, &self.log);
     }
 
     /// Saves the state for the next agent every [`handover::SAVE_EVERY`], in case this one is killed.
@@ -337,7 +324,7 @@ impl Agent {
     /// Saves the state for the next agent.
     fn save(&mut self) -> Result<()> {
         let seen = self.observed_at.map_or(Duration::ZERO, |at| at.elapsed());
-        let weights = self.applier.owners().groups().filter_map(|id| {
+        let weights = self.applier.owners.groups().filter_map(|id| {
             let group = self.observer.seen(id)?;
             let said = group.weight_source == WeightSource::IoWeight;
             Some((id, group.weight.filter(|_| said)?.get()))
@@ -346,7 +333,7 @@ impl Agent {
             mode: self.settings.mode,
             at: self.fs.now_boottime().saturating_sub(seen),
             state: &*self.state,
-            owners: self.applier.owners().clone(),
+            owners: self.applier.owners.clone(),
             weights: weights.collect(),
             reservations: self.reservations.holding(Instant::now()),
             gate_asked: self.gate_asked,
@@ -361,14 +348,14 @@ impl Agent {
         let wanted = self.gate_asked.unwrap_or(self.settings.gate.enabled) && knows_weights;
         let settings = wanted.then_some(&self.settings.gate);
         let interval = self.settings.interval;
-        let gate = self.applier.gate();
+        let gate = &mut self.applier.gate;
         gate.hold(&self.fs, settings, interval, &self.log)
     }
 
     /// Leaves the knobs in force and the learned state to the next agent. If the state cannot be saved,
     /// restores everything.
     pub fn hand_over(mut self) -> Result<Restored> {
-        self.applier.gate().let_go(&self.log);
+        self.applier.gate.let_go(&self.log);
         self.applier.quiesce();
         if let Err(Error { cause, remedy, .. }) = self.save() {
             self.log
@@ -385,10 +372,9 @@ impl Agent {
     /// Restores everything and closes the journal.
     pub fn finish(mut self) -> Result<Restored> {
         // The gate goes first: no writer waits at it while the rest is restored.
-        self.applier.gate().let_go(&self.log);
-        let fs = self.fs.clone();
+        self.applier.gate.let_go(&self.log);
         let (journal, writers) = self.applier.quiesce();
-        let mut restored = restore(&fs, journal, writers);
+        let mut restored = restore(&self.fs, journal, writers);
         if let Err(error) = handover::discard(&self.settings.state_dir) {
             restored.problems.push(Problem::general(&error));
         }
@@ -426,15 +412,12 @@ impl Agent {
     /// Forgets the knobs of groups that are gone, and begins to restore those of groups that are no longer
     /// watched.
     fn let_go(&mut self, problems: &mut Vec<Problem>) {
-        let fs = self.fs.clone();
-        let (unwatched, unsure) = self.applier.forget_vanished(&fs, &self.observer);
+        let (unwatched, unsure) = self.applier.forget_vanished(&self.fs, &self.observer);
         self.unsure = !unsure.is_empty();
         problems.extend(unsure);
         if !unwatched.is_empty() {
-            problems.extend(
-                self.applier
-                    .put_back(&fs, |group| unwatched.contains(&group)),
-            );
+            let concerns = |group| unwatched.contains(&group);
+            problems.extend(self.applier.put_back(&self.fs, concerns));
         }
     }
 
@@ -461,16 +444,12 @@ impl Agent {
         }
         self.observer
             .reconfigure(settings.discover(), self.runtime.clone())?;
-        self.observer.set_color_ttl(settings.color_ttl);
-        self.observer.set_disks(settings.disk.clone());
+        self.observer.configure(&settings);
         let other = settings.kubernetes.nri != self.settings.kubernetes.nri;
         // Knobs of the old mode do not stay in force in the new one.
         if settings.mode != self.settings.mode {
-            let fs = self.fs.clone();
-            for problem in self.applier.put_back(&fs, |_| true) {
-                self.log
-                    .warn_once(format_args!("{}; {}", problem.cause, problem.remedy));
-            }
+            let problems = self.applier.put_back(&self.fs, |_| true);
+            self.warn_of(&problems);
             self.observer.doubt_knobs();
         }
         self.settings = settings;
@@ -540,8 +519,8 @@ fn tell(log: &Log, what: &str, restored: &Restored) {
     for knob in &restored.foreign {
         log.info(format_args!("{knob} was set by somebody else: left alone"));
     }
-    for problem in &restored.problems {
-        log.warn(format_args!("{}; {}", problem.cause, problem.remedy));
+    for Problem { cause, remedy, .. } in &restored.problems {
+        log.warn(format_args!("{cause}; {remedy}"));
     }
 }
 

@@ -80,12 +80,13 @@ pub struct Applier {
     pending: HashMap<(GroupId, Knob), u32>,
     /// Knobs on their way back to their prior values.
     returns: Vec<Return>,
-    owners: Owners,
+    /// The owners of the knobs, from the previous agent and for the next one.
+    pub(crate) owners: Owners,
     priors: Arc<Priors>,
     outcomes: Vec<Outcome>,
     submitted: u64,
     reclaimer: Reclaimer,
-    gate: Gate,
+    pub(crate) gate: Gate,
 }
 
 impl Applier {
@@ -109,16 +110,6 @@ impl Applier {
         applier
     }
 
-    /// Takes over the knobs in the journal, with the owners that the previous agent noted.
-    pub(crate) fn take_over(&mut self, owners: Owners) {
-        self.owners = owners;
-    }
-
-    /// The owners of the knobs, for the next agent.
-    pub(crate) fn owners(&self) -> &Owners {
-        &self.owners
-    }
-
     /// Tells the observer of the knobs that were the user's before this agent began.
     pub(crate) fn tell_foreign(&self, observer: &mut Observer) {
         for group in self.owners.groups() {
@@ -138,11 +129,7 @@ impl Applier {
 
     /// Totals of `memory.reclaim` so far.
     pub fn reclaimed(&self) -> Reclaimed {
-        self.reclaimer.totals()
-    }
-
-    pub(crate) fn gate(&mut self) -> &mut Gate {
-        &mut self.gate
+        self.reclaimer.totals
     }
 
     /// Takes in the outcomes of earlier writes.
@@ -151,13 +138,10 @@ impl Applier {
         self.writers.outcomes(&mut self.outcomes);
         for outcome in self.outcomes.drain(..) {
             let key = (outcome.group, outcome.knob);
-            let path = || {
-                let group = observer.group(outcome.group);
-                group.map(|group| group.path().to_owned())
-            };
             let mut problem = |cause: String, remedy: &str| {
+                let group = observer.group(outcome.group);
                 problems.push(Problem {
-                    group: path(),
+                    group: group.map(|group| group.path().to_owned()),
                     cause,
                     remedy: remedy.to_owned(),
                 });

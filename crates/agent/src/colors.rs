@@ -35,7 +35,8 @@ pub struct Spoken {
 /// The declarations for each group.
 #[derive(Debug)]
 pub(crate) struct Colors {
-    time_to_live: Duration,
+    /// Counts for earlier declarations too when it changes.
+    pub(crate) time_to_live: Duration,
     groups: HashMap<GroupId, Ways>,
 }
 
@@ -65,11 +66,6 @@ impl Colors {
             time_to_live,
             groups: HashMap::new(),
         }
-    }
-
-    /// Sets the time to live, for earlier declarations too.
-    pub(crate) fn set_time_to_live(&mut self, time_to_live: Duration) {
-        self.time_to_live = time_to_live;
     }
 
     /// Forgets groups that are gone.
@@ -175,16 +171,11 @@ impl Colors {
         ];
         let heard = said.into_iter().filter_map(|(channel, said)| {
             let said = said?;
-            let standing = said.standing_at(now, self.time_to_live);
-            Some((standing == Standing::Fresh, said.changed, channel, said))
+            Some((channel, said, said.standing_at(now, self.time_to_live)))
         });
-        let (fresh, changed, channel, said) =
-            heard.max_by_key(|&(fresh, changed, ..)| (fresh, changed))?;
-        let standing = match (fresh, said.standing) {
-            (false, Standing::Fresh) => Standing::Stale,
-            (_, standing) => standing,
-        };
-        let unchanged = now.saturating_duration_since(changed);
+        let (channel, said, standing) =
+            heard.max_by_key(|(_, said, standing)| (*standing == Standing::Fresh, said.changed))?;
+        let unchanged = now.saturating_duration_since(said.changed);
         Some(Declared {
             standing,
             color: said.color,

@@ -336,8 +336,7 @@ fn said(message: &str, key: &str) -> (String, String) {
                 "u32" => "a whole number from 0",
                 other => other,
             };
-            let example = EXAMPLES.iter().find(|(of, _)| *of == key);
-            let example = example.map_or(wanted, |(_, example)| example);
+            let example = example(key).unwrap_or(wanted);
             (
                 format!("{key} is not {wanted}"),
                 format!("write {key} = {example}"),
@@ -369,6 +368,12 @@ const EXAMPLES: [(&str, &str); 16] = [
     ("mode", "\"proportional\""),
     ("silence", doctor::SILENCE),
 ];
+
+/// An example of the value of this key.
+fn example(key: &str) -> Option<&'static str> {
+    let found = EXAMPLES.iter().find(|(of, _)| *of == key);
+    found.map(|(_, example)| *example)
+}
 
 pub const OBSERVERS: &[&str] = &["auto", "bpf", "proc"];
 

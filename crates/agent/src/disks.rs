@@ -21,7 +21,8 @@ use crate::tracked::Observation;
 pub(crate) struct Disks {
     watched: Vec<Disk>,
     listed: Vec<String>,
-    settings: DiskSettings,
+    /// Whether disks are watched for io.cost, and their models.
+    pub(crate) settings: DiskSettings,
     buffer: Buffer,
 }
 
@@ -32,11 +33,6 @@ struct Disk {
 }
 
 impl Disks {
-    /// Sets whether disks are watched for io.cost, and their models.
-    pub(crate) fn configure(&mut self, settings: DiskSettings) {
-        self.settings = settings;
-    }
-
     pub(crate) fn observe(&mut self, fs: &Fs, observation: &mut Observation) {
         self.listed.clear();
         fs.block_devices(&mut self.listed);

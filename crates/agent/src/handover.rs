@@ -32,7 +32,7 @@ use justitia_policy::{State, STATE_VERSION};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{plain, Error, Result};
-use crate::journal::replace;
+use crate::journal::{file_exists, remove, replace};
 use crate::owner::Owners;
 use crate::record::{checked, push_line};
 
@@ -123,20 +123,12 @@ impl Handover {
 
 /// True if there is a state in `dir`.
 pub(crate) fn exists(dir: &Path) -> Result<bool> {
-    let path = file(dir);
-    path.try_exists()
-        .map_err(|error| Error::io("read", &path, &error))
+    file_exists(&file(dir))
 }
 
 /// Removes the state in `dir`, because its knobs are no longer in force.
 pub(crate) fn discard(dir: &Path) -> Result<()> {
-    let path = file(dir);
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::io("remove", &path, &error))
-        }
-        _ => Ok(()),
-    }
+    remove(&file(dir))
 }
 
 fn file(dir: &Path) -> PathBuf {

@@ -26,7 +26,6 @@
 //! restore), and locking (see [`crate::lock`]).
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -147,9 +146,7 @@ impl Journal {
 
     /// True if there is a journal in this directory.
     pub fn exists(dir: &Path) -> Result<bool> {
-        let path = dir.join(FILE);
-        path.try_exists()
-            .map_err(|error| Error::io("read", &path, &error))
+        file_exists(&dir.join(FILE))
     }
 
     /// Everything held, ordered by group and knob.
@@ -210,11 +207,8 @@ impl Journal {
             let _ = self.rewrite();
         }
         let mut text = String::with_capacity(batch.len() * 64);
-        let mut line = String::with_capacity(64);
         for &(group, knob, value) in batch {
-            line.clear();
-            let _ = write!(line, "wrote {group} {knob} {value}");
-            push_line(&mut text, &line);
+            push_line(&mut text, &format!("wrote {group} {knob} {value}"));
         }
         self.append(&text, batch.len(), false)?;
         for &(group, knob, value) in batch {
@@ -252,12 +246,7 @@ impl Journal {
         if !self.entries.is_empty() {
             return Ok(());
         }
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Error::io("remove", &self.path, &error))
-            }
-            _ => Ok(()),
-        }
+        remove(&self.path)
     }
 
     /// Appends whole lines in one write. With `sync`, returns when they are on disk.
@@ -382,6 +371,22 @@ pub(crate) fn replace(path: &Path, text: &str, sync: bool) -> Result<File> {
         Ok(file)
     };
     write().map_err(|error| Error::io("write", path, &error))
+}
+
+/// True if a file of the state directory exists.
+pub(crate) fn file_exists(path: &Path) -> Result<bool> {
+    path.try_exists()
+        .map_err(|error| Error::io("read", path, &error))
+}
+
+/// Removes a file of the state directory if it exists.
+pub(crate) fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path, &error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The text of a journal that has just `entries`.

@@ -24,7 +24,7 @@ use justitia_policy::snapshot::{self, BlockDevice, ForeignKnobs, GroupId, Outsid
 use justitia_policy::units::{Bytes, Weight};
 
 use crate::colors::{Colors, Spoken, TIME_TO_LIVE};
-use crate::config::{DiskSettings, GLOB_REMEDY};
+use crate::config::{Settings, GLOB_REMEDY};
 use crate::disks::Disks;
 use crate::error::{Error, Result};
 use crate::rhythm::STANDS;
@@ -127,14 +127,10 @@ impl Observer {
         self.look_for_groups();
     }
 
-    /// Sets the lifetime of declared colors from now on.
-    pub fn set_color_ttl(&mut self, time_to_live: Duration) {
-        self.colors.set_time_to_live(time_to_live);
-    }
-
-    /// Sets whether disks are watched for io.cost, and their models.
-    pub fn set_disks(&mut self, settings: DiskSettings) {
-        self.disks.configure(settings);
+    /// Sets the lifetime of declared colors, whether disks are watched for io.cost, and the disks' models.
+    pub fn configure(&mut self, settings: &Settings) {
+        self.colors.time_to_live = settings.color_ttl;
+        self.disks.settings.clone_from(&settings.disk);
     }
 
     /// Takes in a group's color that was declared or withdrawn over the socket.
@@ -161,7 +157,7 @@ impl Observer {
 
     /// The open group (or disk) of this id, if it is watched.
     pub fn group(&self, id: GroupId) -> Option<&Group> {
-        let group = self.index.get(&id).map(|&at| &self.tracked[at].group);
+        let group = self.tracked(id).map(|tracked| &tracked.group);
         group
             .or_else(|| self.disks.group(id))
             .or_else(|| self.root.as_ref().filter(|root| root.id() == id))
@@ -191,7 +187,16 @@ impl Observer {
 
     /// The last values of this group.
     pub fn seen(&self, id: GroupId) -> Option<&snapshot::Group> {
-        self.index.get(&id).map(|&at| &self.tracked[at].seen)
+        self.tracked(id).map(|tracked| &tracked.seen)
+    }
+
+    fn tracked(&self, id: GroupId) -> Option<&Tracked> {
+        self.index.get(&id).map(|&at| &self.tracked[at])
+    }
+
+    fn tracked_mut(&mut self, id: GroupId) -> Option<&mut Tracked> {
+        let at = *self.index.get(&id)?;
+        Some(&mut self.tracked[at])
     }
 
     /// Names of the managed groups.
@@ -214,8 +219,8 @@ impl Observer {
 
     /// Notes that a knob of a group or disk holds this value now.
     pub fn know(&mut self, id: GroupId, knob: Knob, value: Value) {
-        if let Some(&at) = self.index.get(&id) {
-            self.tracked[at].seen.knobs.set(knob, value);
+        if let Some(tracked) = self.tracked_mut(id) {
+            tracked.seen.knobs.set(knob, value);
         } else if let Some(disk) = self.disks.seen_mut(id) {
             disk.set(knob, value);
         }
@@ -223,8 +228,8 @@ impl Observer {
 
     /// Notes that these knobs of this group, or those of this disk, belong to somebody else.
     pub fn set_foreign(&mut self, id: GroupId, foreign: ForeignKnobs) {
-        if let Some(&at) = self.index.get(&id) {
-            self.tracked[at].seen.knobs.foreign = foreign;
+        if let Some(tracked) = self.tracked_mut(id) {
+            tracked.seen.knobs.foreign = foreign;
         } else if let Some(disk) = self.disks.seen_mut(id) {
             disk.foreign = true;
         }
@@ -232,20 +237,18 @@ impl Observer {
 
     /// True if watched groups lie below this one.
     pub fn is_inner(&self, id: GroupId) -> bool {
-        let at = self.index.get(&id);
-        at.is_some_and(|&at| self.tracked[at].inner)
+        self.tracked(id).is_some_and(|tracked| tracked.inner)
     }
 
     /// The weight in the runtime's record of a group, and the weight in its version before.
     pub(crate) fn recorded(&self, id: GroupId) -> [Option<Weight>; 2] {
-        let at = self.index.get(&id);
-        at.map_or([None; 2], |&at| self.tracked[at].recorded)
+        let tracked = self.tracked(id);
+        tracked.map_or([None; 2], |tracked| tracked.recorded)
     }
 
     /// True if the runtime of a group may still be setting it up.
     pub(crate) fn is_new(&self, id: GroupId) -> bool {
-        let at = self.index.get(&id);
-        at.is_some_and(|&at| self.tracked[at].is_new())
+        self.tracked(id).is_some_and(Tracked::is_new)
     }
 
     /// Number of scans of groups and the runtimes' records.
@@ -261,8 +264,8 @@ impl Observer {
 
     /// Makes the next look read the records and this group's knobs.
     pub(crate) fn look_again(&mut self, id: GroupId) {
-        if let Some(&at) = self.index.get(&id) {
-            self.tracked[at].doubt_knobs();
+        if let Some(tracked) = self.tracked_mut(id) {
+            tracked.doubt_knobs();
         }
         self.look_for_groups();
     }
@@ -421,12 +424,8 @@ impl Observer {
             self.tracked.push(tracked);
         }
         for at in 0..self.tracked.len() {
-            if let Some(parent) = self.tracked[at]
-                .seen
-                .parent
-                .and_then(|id| self.index.get(&id))
-            {
-                let parent = *parent;
+            let parent = self.tracked[at].seen.parent;
+            if let Some(&parent) = parent.and_then(|id| self.index.get(&id)) {
                 self.tracked[parent].inner = true;
             }
         }
@@ -452,7 +451,7 @@ impl Observer {
                 return false;
             }
         }
-        let knobs = tracked.wants_knobs(turn % KNOBS_EVERY == 0);
+        let knobs = turn % KNOBS_EVERY == 0 || tracked.must_be_read();
         let managed = tracked.seen.weight.is_some();
         let want = Want {
             memory: true,

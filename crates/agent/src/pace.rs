@@ -238,10 +238,7 @@ impl Pace {
             .chain(self.throttled.range(..after));
         for &group in turn.take(GUARD_GROUPS) {
             self.guarded = Some(group);
-            if observer
-                .non_file_growth(group)
-                .is_some_and(|growth| growth >= GUARD_BYTES)
-            {
+            if observer.non_file_growth(group) >= Some(GUARD_BYTES) {
                 return true;
             }
         }

@@ -149,22 +149,18 @@ pub(crate) fn begin(
     in_flight: impl Fn((GroupId, Knob)) -> bool,
     restored: &mut Restored,
 ) -> Vec<Return> {
-    let mut keys: Vec<_> = journal.entries().keys().copied().collect();
-    keys.retain(|&key| concerns(key));
-    keys.sort_by_key(|&(group, knob)| {
-        let depth = journal
-            .get(group, knob)
-            .map_or(0, |entry| entry.path.matches('/').count());
+    let mut held: Vec<_> = journal.entries().iter().collect();
+    held.retain(|(&key, _)| concerns(key));
+    held.sort_by_key(|(&(group, knob), entry)| {
+        let depth = entry.path.matches('/').count();
         (knob.restored(), std::cmp::Reverse(depth), group)
     });
-    let mut done = Vec::with_capacity(keys.len());
+    let mut done = Vec::with_capacity(held.len());
     let mut returns = Vec::new();
     let mut raised = false;
     let mut groups: HashMap<GroupId, Result<Option<Group>, Error>> = HashMap::new();
-    for key @ (id, knob) in keys {
-        let Some(entry) = journal.get(id, knob) else {
-            continue;
-        };
+    for (&key, entry) in held {
+        let (id, knob) = key;
         let group = groups
             .entry(id)
             .or_insert_with(|| find(fs, &entry.path, id));

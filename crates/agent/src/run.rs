@@ -12,7 +12,7 @@ use justitia_cgroup::{Claim, Fs, Mount, RealFs, WriterConfig};
 use justitia_discover::{Priors, RuntimeDirs};
 use justitia_policy::config::Mode;
 use justitia_report::text::word;
-use rustix::process::{getrlimit, setpriority_process, setrlimit, Resource as Limited, Rlimit};
+use rustix::process::setpriority_process;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -60,15 +60,6 @@ fn open_mount(mode: Mode) -> Result<RealFs> {
     if mode != Mode::Observe {
         mount.check_writable()?;
     }
-    // A group costs some ten descriptors; the soft limit is for programs that call select(2).
-    let limit = getrlimit(Limited::Nofile);
-    let _ = setrlimit(
-        Limited::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            ..limit
-        },
-    );
     RealFs::new(&mount).map_err(|error| Error::environment(&error, error.remedy()))
 }
 
@@ -189,7 +180,7 @@ pub fn restore_host(settings: &Settings) -> Result<Option<Restored>> {
     if !Journal::exists(dir)? && !handover::exists(dir)? {
         return Ok(None);
     }
-    let lock = Lock::take(dir)?;
+    let _lock = Lock::take(dir)?;
     handover::discard(dir)?;
     if !Journal::exists(dir)? {
         return Ok(None);
@@ -207,7 +198,6 @@ pub fn restore_host(settings: &Settings) -> Result<Option<Restored>> {
     if let Err(error) = journal.close() {
         restored.problems.push(Problem::general(&error));
     }
-    drop(lock);
     Ok(Some(restored))
 }
 
@@ -220,8 +210,7 @@ pub fn look(settings: &Settings) -> Result<Report> {
 /// Like [`look`], on any file system.
 pub fn look_at(fs: Fs, settings: &Settings, runtime: RuntimeDirs) -> Result<Report> {
     let mut observer = Observer::new(fs, settings.discover(), runtime)?;
-    observer.set_color_ttl(settings.color_ttl);
-    observer.set_disks(settings.disk.clone());
+    observer.configure(settings);
     observer.look_at_root(settings.guard.enabled);
     let began = Instant::now();
     let first = observer.observe();
@@ -270,8 +259,7 @@ pub fn watch_by(
     mut see: impl FnMut(Tick, Step) -> Result<bool>,
 ) -> Result<()> {
     const SLICE: Duration = Duration::from_millis(50);
-    observer.set_color_ttl(settings.color_ttl);
-    observer.set_disks(settings.disk.clone());
+    observer.configure(settings);
     let policy = justitia_policy::Config {
         mode: Mode::Observe,
         ..settings.policy()

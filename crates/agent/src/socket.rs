@@ -26,7 +26,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -217,7 +217,7 @@ impl Board {
 
     fn replace(&self, tick: Tick, step: Option<Arc<Step>>) {
         let tick = Arc::new(tick);
-        let mut posted = self.lock();
+        let mut posted = lock(&self.posted);
         let old = (
             std::mem::replace(&mut posted.tick, tick),
             std::mem::replace(&mut posted.step, step),
@@ -230,24 +230,22 @@ impl Board {
 
     /// Replaces the setup, after a reload.
     pub fn set_up(&self, setup: Setup) {
-        self.lock().setup = Arc::new(setup);
+        lock(&self.posted).setup = Arc::new(setup);
     }
 
     /// Leaves a color for the next step.
     fn call(&self, group: GroupId, spoken: Option<Spoken>) {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        calls.insert(group, spoken);
+        lock(&self.calls).insert(group, spoken);
     }
 
     /// Takes the colors declared since the last call.
     pub fn take_calls(&self) -> Calls {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *calls)
+        std::mem::take(&mut *lock(&self.calls))
     }
 
     /// Leaves a reservation for the next step. Beyond [`MOST_ASKED`], the oldest ones are dropped.
     fn ask_to_reserve(&self, what: Reservation) {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = lock(&self.asked);
         asked.retain(|known| known.path != what.path);
         if asked.len() >= MOST_ASKED {
             asked.remove(0);
@@ -257,19 +255,17 @@ impl Board {
 
     /// Takes the reservations requested since the last call.
     pub fn take_asked(&self) -> Vec<Reservation> {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *asked)
+        std::mem::take(&mut *lock(&self.asked))
     }
 
     /// Leaves for the next step whether the gate is to be held.
     fn ask_for_gate(&self, on: bool) {
-        *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = Some(on);
+        *lock(&self.gate) = Some(on);
     }
 
     /// Takes the request for the gate since the last call.
     pub fn take_gate_asked(&self) -> Option<bool> {
-        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        gate.take()
+        lock(&self.gate).take()
     }
 
     /// The report of the last tick.
@@ -286,7 +282,7 @@ impl Board {
 
     /// The last posted step.
     fn now(&self) -> Posted {
-        self.lock().clone()
+        lock(&self.posted).clone()
     }
 
     /// Waits for a tick later than the one of this number.
@@ -294,14 +290,15 @@ impl Board {
         let later = |posted: &mut Posted| posted.tick.count <= count;
         let (posted, _) = self
             .changed
-            .wait_timeout_while(self.lock(), patience, later)
+            .wait_timeout_while(lock(&self.posted), patience, later)
             .unwrap_or_else(PoisonError::into_inner);
         (posted.tick.count > count).then(|| posted.clone())
     }
+}
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Posted> {
-        self.posted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Takes a lock, also after a thread panicked while it held it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The listening thread. Dropping it stops the thread and removes the socket.

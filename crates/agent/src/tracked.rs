@@ -79,10 +79,7 @@ impl Tracked {
         weight: Option<(Weight, WeightSource)>,
         tick: u64,
     ) -> Tracked {
-        let (weight, weight_source) = match weight {
-            Some((weight, source)) => (Some(weight), source),
-            None => (None, WeightSource::Default),
-        };
+        let (weight, source) = weight.unzip();
         let mut tracked = old.unwrap_or_else(|| Tracked {
             seen: snapshot::Group::new(group.id(), path),
             group,
@@ -101,7 +98,7 @@ impl Tracked {
         });
         tracked.seen.parent = parent;
         tracked.seen.weight = weight;
-        tracked.seen.weight_source = weight_source;
+        tracked.seen.weight_source = source.unwrap_or_default();
         tracked.inner = false;
         tracked
     }
@@ -182,20 +179,12 @@ impl Tracked {
 
     /// True if the probe of a quiet group differs from the last one.
     pub(crate) fn is_active(&mut self, tick: u64, buffer: &mut Buffer) -> bool {
-        let now = self.group.activity(buffer).ok();
-        let active = match (&now, &self.activity) {
-            (Some(now), Some(before)) => !now.same_as(before),
-            _ => true,
-        };
+        let both = self.group.activity(buffer).ok().zip(self.activity);
+        let active = both.is_none_or(|(now, before)| !now.same_as(&before));
         if active {
             self.active_at = tick;
         }
         active
-    }
-
-    /// True if this read has to include the knobs.
-    pub(crate) fn wants_knobs(&self, due: bool) -> bool {
-        due || !self.knows_knobs
     }
 
     /// The known knobs may be wrong: the next look reads them.
@@ -203,7 +192,7 @@ impl Tracked {
         self.knows_knobs = false;
     }
 
-    /// True if it has to be read in full whatever its rhythm says.
+    /// True if it has to be read in full, its knobs too, whatever its rhythm says.
     pub(crate) fn must_be_read(&self) -> bool {
         !self.knows_knobs
     }
@@ -233,14 +222,13 @@ impl Tracked {
         self.seen.memory = gauges.memory;
         self.seen.pressure = gauges.pressure;
         if knobs {
-            let foreign = self.seen.knobs.foreign;
             self.seen.knobs = Knobs {
-                foreign,
+                foreign: self.seen.knobs.foreign,
                 ..gauges.knobs
             };
             self.knows_knobs = true;
         }
-        if self.rhythm(tick).full > 1 || self.rhythm(tick + 1).full > 1 {
+        if !self.is_busy(tick) {
             let seen = Activity {
                 current: gauges.memory.current,
                 io_some_us: gauges.pressure.io_some_us,
@@ -276,12 +264,11 @@ impl Tracked {
         self.seen.ages = Ages::default();
         self.active_at = tick;
         self.knows_knobs = false;
-        let foreign = self.seen.knobs.foreign;
         self.seen.memory = snapshot::Memory::default();
         self.seen.pressure = snapshot::Pressure::default();
         self.seen.traffic = Traffic::default();
         self.seen.knobs = Knobs {
-            foreign,
+            foreign: self.seen.knobs.foreign,
             ..Knobs::default()
         };
     }
@@ -298,18 +285,30 @@ fn differs(before: Option<u64>, now: Option<u64>, tolerance: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use justitia_cgroup::FakeFs;
     use justitia_policy::units::Limit;
     use proptest::prelude::*;
 
     use super::*;
 
+    /// A host with a managed group.
+    fn managed() -> (Arc<FakeFs>, Tracked) {
+        let fake = FakeFs::new();
+        fake.mkdir("/a");
+        let group = fake.open("/a").unwrap();
+        let weight = Some((Weight::DEFAULT, WeightSource::Default));
+        (fake, Tracked::renew(None, group, "/a", None, weight, 0))
+    }
+
     #[test]
     fn a_scope_has_a_container_below_it_and_finds_the_next_when_it_is_gone() {
-        let fake = justitia_cgroup::FakeFs::new();
+        let fake = FakeFs::new();
         for (path, there) in [("/app", false), ("/libpod-1.scope", true)] {
             let below = format!("{path}/container");
             fake.mkdir(path);
-            let group = CgroupFs::open(&*fake, path).unwrap();
+            let group = fake.open(path).unwrap();
             let mut tracked = Tracked::renew(None, group, path, None, None, 0);
             tracked.find_container(&*fake);
             assert!(tracked.container.is_none(), "{path}");
@@ -352,11 +351,8 @@ mod tests {
         /// The rules of `rhythm.rs`, against a full read in each tick.
         #[test]
         fn a_standing_value_is_one_that_a_full_read_gave_less_than_four_ticks_ago(events in events()) {
-            let fake = justitia_cgroup::FakeFs::new();
-            fake.mkdir("/a");
-            let group = CgroupFs::open(&*fake, "/a").unwrap();
-            let weight = Some((Weight::DEFAULT, WeightSource::Default));
-            let mut tracked = Tracked::renew(None, group.clone(), "/a", None, weight, 0);
+            let (fake, mut tracked) = managed();
+            let group = tracked.group.clone();
             let (began, mut buffer) = (Instant::now(), Buffer::new());
             let mut full: Vec<Gauges> = Vec::new();
             for (tick, event) in (0..).zip(&events) {
@@ -394,11 +390,7 @@ mod tests {
 
     #[test]
     fn an_unchanged_busy_group_is_read_in_full_once_in_four_ticks() {
-        let fake = justitia_cgroup::FakeFs::new();
-        fake.mkdir("/a");
-        let group = CgroupFs::open(&*fake, "/a").unwrap();
-        let weight = Some((Weight::DEFAULT, WeightSource::Default));
-        let mut tracked = Tracked::renew(None, group, "/a", None, weight, 0);
+        let (fake, mut tracked) = managed();
         let (began, mut buffer) = (Instant::now(), Buffer::new());
         let mut stats = Vec::new();
         for tick in 0..9 {
@@ -422,13 +414,10 @@ mod tests {
 
     #[test]
     fn counters_of_a_group_read_seldom_cover_the_time_since_then() {
-        let fake = justitia_cgroup::FakeFs::new();
-        fake.mkdir("/a");
-        let group = justitia_cgroup::CgroupFs::open(&*fake, "/a").unwrap();
-        let mut tracked = Tracked::renew(None, group, "/a", None, None, 0);
+        let (_fake, mut tracked) = managed();
         let began = Instant::now();
         let mut after = |tick: u64| {
-            tracked.note_read(tick, began + std::time::Duration::from_secs(tick));
+            tracked.note_read(tick, began + Duration::from_secs(tick));
             tracked.seen.read_after_s
         };
         assert_eq!(

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, thread};
 
-use common::{full, host, text, BOOT};
+use common::{full, host, text};
 use justitia_agent::socket::{clear_color, declare_color, Server};
 use justitia_agent::{Agent, Log, Settings};
 use justitia_cgroup::{xattr, CgroupFs, FakeFs};
-use justitia_discover::RuntimeDirs;
 use justitia_policy::color::{Channel, ColorSource, Standing};
 use justitia_policy::config::Mode;
 use justitia_policy::plan::Knob;
@@ -36,17 +35,16 @@ fn full_host() -> Arc<FakeFs> {
 }
 
 fn agent(fake: &Arc<FakeFs>, state: &Path, mode: Mode) -> Agent {
-    let mut settings = Settings {
+    let settings = Settings {
+        mode,
         manage: vec!["/app/*".into()],
         state_dir: state.to_owned(),
         color_ttl: Duration::from_millis(400),
+        // Steps of the test are shorter than a second.
+        color_period: Duration::from_millis(100),
         ..Settings::default()
     };
-    settings.mode = mode;
-    // Steps of the test are shorter than a second.
-    settings.color_period = Duration::from_millis(100);
-    let log = Log::captured();
-    Agent::new(fake.clone(), settings, RuntimeDirs::none(), BOOT, log).unwrap()
+    common::agent(fake, settings, &Log::captured())
 }
 
 fn declare(fake: &Arc<FakeFs>, name: &str, value: &str) {

@@ -8,6 +8,7 @@ use common::{host, limit, restore_from, text, until, write, Rig, BOOT};
 use justitia_agent::config::DiskSettings;
 use justitia_agent::journal::Journal;
 use justitia_agent::restore::Restored;
+use justitia_agent::Settings;
 use justitia_cgroup::fake::Fault;
 use justitia_cgroup::FakeFs;
 use justitia_policy::plan::{Knob, Value, Write};
@@ -230,9 +231,13 @@ fn io_cost_that_another_switches_off_or_configures_is_left_alone() {
 fn with_io_cost_configured_off_no_disk_is_looked_at_and_held_values_are_restored() {
     let (fake, disk, _state, mut rig) = one_disk(|fake| fake.add_cost_disk("sdb"));
     rig.apply(served(disk));
-    rig.observer.set_disks(DiskSettings {
+    let disk = DiskSettings {
         iocost: false,
         ..DiskSettings::default()
+    };
+    rig.observer.configure(&Settings {
+        disk,
+        ..Settings::default()
     });
     assert!(rig.look().snapshot.devices.is_empty());
     rig.finish();

@@ -8,32 +8,24 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use common::{contended_host, BOOT};
+use common::{agent_settings, contended_host};
 use justitia_agent::config::GateSettings;
 use justitia_agent::socket::{gate, Server};
 use justitia_agent::{Agent, Log, Settings};
 use justitia_cgroup::fake::FakeGate;
 use justitia_cgroup::gate::Order;
 use justitia_cgroup::{CgroupFs, FakeFs, GroupId};
-use justitia_discover::RuntimeDirs;
 use justitia_policy::config::Mode;
-use justitia_policy::units::Weight;
 
 fn settings(state: &Path, mode: Mode) -> Settings {
-    let mut settings = Settings {
-        manage: vec!["/app/*".into()],
-        weights: vec![("/app/heavy".into(), Weight::new(800).unwrap())],
-        state_dir: state.to_owned(),
-        interval: Duration::from_millis(250),
+    Settings {
         gate: GateSettings {
             enabled: true,
             order: Order::Aging,
             aging: 50,
         },
-        ..Settings::default()
-    };
-    settings.mode = mode;
-    settings
+        ..agent_settings(state, mode)
+    }
 }
 
 struct Rig {
@@ -52,8 +44,7 @@ fn rig(mode: Mode, change: impl FnOnce(&mut Settings)) -> Rig {
     let state = tempfile::tempdir().unwrap();
     let mut settings = settings(state.path(), mode);
     change(&mut settings);
-    let (runtime, log) = (RuntimeDirs::none(), Log::captured());
-    let agent = Agent::new(fake.clone(), settings, runtime, BOOT, log).unwrap();
+    let agent = common::agent(&fake, settings, &Log::captured());
     Rig {
         fake,
         gate,

@@ -5,12 +5,11 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{config, contended_host, limit, text, until, write, Rig, BOOT};
+use common::{config, contended_host, limit, text, until, write, Rig};
 use justitia_agent::socket::{reserve, Server};
 use justitia_agent::{Agent, Log, Settings};
 use justitia_cgroup::fake::{Fault, Gate};
 use justitia_cgroup::FakeFs;
-use justitia_discover::RuntimeDirs;
 use justitia_policy::config::{Amount, GuardConfig};
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::units::Bytes;
@@ -124,20 +123,13 @@ fn a_group_that_vanishes_meanwhile_is_no_problem() {
 }
 
 fn agent(fake: &Arc<FakeFs>, state: &std::path::Path, guard: GuardConfig) -> Agent {
-    let mut settings = Settings {
+    let settings = Settings {
         manage: config().manage,
         state_dir: state.to_owned(),
+        guard,
         ..Settings::default()
     };
-    settings.guard = guard;
-    Agent::new(
-        fake.clone(),
-        settings,
-        RuntimeDirs::none(),
-        BOOT,
-        Log::captured(),
-    )
-    .unwrap()
+    common::agent(fake, settings, &Log::captured())
 }
 
 fn guarded() -> GuardConfig {

@@ -46,16 +46,10 @@ impl Host {
             state_dir: state.to_owned(),
             ..Settings::default()
         };
-        let agent = Agent::new(
-            fake.clone(),
-            settings,
-            RuntimeDirs::none(),
-            BOOT,
-            Log::captured(),
-        );
+        let agent = common::agent(&fake, settings, &Log::captured());
         Host {
             fake,
-            agent: agent.unwrap(),
+            agent,
             seconds: 0,
         }
     }
@@ -176,9 +170,7 @@ fn a_service_that_is_given_a_weight_is_managed_and_so_is_each_new_weight() {
             state_dir: state.path().to_owned(),
             ..Settings::default()
         };
-        let log = Log::captured();
-        let agent = Agent::new(fake.clone(), settings, RuntimeDirs::none(), BOOT, log);
-        let mut agent = agent.unwrap();
+        let mut agent = common::agent(&fake, settings, &Log::captured());
         // Two steps that scan. A scan is due again after a pause of real time: this much, unless the machine
         // is busy.
         let mut two_scans = |expected: &[u32]| {

@@ -5,10 +5,9 @@ mod common;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use common::{contended_host, BOOT};
+use common::contended_host;
 use justitia_agent::socket::{ticks, Server};
-use justitia_agent::{Agent, Log, Settings};
-use justitia_discover::RuntimeDirs;
+use justitia_agent::{Log, Settings};
 use justitia_observe::{Sample, TrafficSource, Watched};
 use justitia_policy::config::Mode;
 use justitia_policy::snapshot::GroupId;
@@ -43,8 +42,7 @@ fn each_step_of_a_running_agent_can_be_repeated_to_the_last_bit() {
         ..Settings::default()
     };
     let socket = settings.socket();
-    let runtime = RuntimeDirs::none();
-    let mut agent = Agent::new(fake.clone(), settings, runtime, BOOT, Log::captured()).unwrap();
+    let mut agent = common::agent(&fake, settings, &Log::captured());
     let server = Server::listen(&socket, agent.board()).unwrap();
     let never = AtomicBool::new(false);
     let mut listener = None;

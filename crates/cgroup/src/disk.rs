@@ -8,19 +8,16 @@ use crate::{Buffer, Error, File, Group};
 impl Group {
     /// I/O counters of this disk since boot.
     pub fn disk_counters(&self, buffer: &mut Buffer) -> Result<Option<DiskCounters>, Error> {
-        let there = self.read_if_there(File::DiskStat, buffer)?;
-        Ok(disk::stat(buffer.bytes()).filter(|_| there))
+        self.parsed(File::DiskStat, buffer, disk::stat)
     }
 
     /// The vrate of io.cost for this disk, relative to its model, in hundredths of a percent.
     pub fn vrate(&self, buffer: &mut Buffer) -> Result<Option<u32>, Error> {
-        let there = self.read_if_there(File::IoStat, buffer)?;
-        Ok(disk::vrate(buffer.bytes()).filter(|_| there))
+        self.parsed(File::IoStat, buffer, disk::vrate)
     }
 
     /// The model of this disk that udev knows (`iocost.conf(5)`).
     pub fn known_model(&self, buffer: &mut Buffer) -> Result<Option<CostModel>, Error> {
-        let there = self.read_if_there(File::Udev, buffer)?;
-        Ok(disk::udev_model(buffer.bytes()).filter(|_| there))
+        self.parsed(File::Udev, buffer, disk::udev_model)
     }
 }

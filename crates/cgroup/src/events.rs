@@ -156,8 +156,7 @@ impl Events {
 
     fn heard(&mut self, key: u64, flags: epoll::EventFlags) -> Option<Wake> {
         if key == WAKER {
-            let mut counter = [0; 8];
-            let _ = rustix::io::read(&*self.waker.0, &mut counter);
+            let _ = rustix::io::read(&*self.waker.0, &mut [0; 8]);
             return Some(Wake::Waker);
         }
         let source = self.sources.get(&key)?;

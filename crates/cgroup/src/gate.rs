@@ -10,8 +10,6 @@ mod real;
 #[cfg(test)]
 mod tests;
 
-use std::io;
-
 use justitia_policy::snapshot::GroupId;
 use rustix::io::Errno;
 
@@ -134,12 +132,6 @@ impl GateError {
                 errno,
             },
         }
-    }
-}
-
-impl From<GateError> for io::Error {
-    fn from(error: GateError) -> io::Error {
-        io::Error::other(error.to_string())
     }
 }
 

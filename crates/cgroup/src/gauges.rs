@@ -8,6 +8,7 @@ use justitia_policy::knob::{Knob, Knobs};
 use justitia_policy::snapshot::{Memory, Pressure};
 use justitia_policy::units::Bytes;
 
+use crate::parse::psi::Totals;
 use crate::{parse, Buffer, Error, File, Group};
 
 /// The gauges to read.
@@ -41,14 +42,6 @@ impl Want {
         memory: true,
         pressure: false,
         cpu: false,
-        knobs: false,
-        swap: false,
-    };
-    /// Pressure only.
-    pub const PRESSURE: Want = Want {
-        memory: false,
-        pressure: true,
-        cpu: true,
         knobs: false,
         swap: false,
     };
@@ -111,9 +104,7 @@ impl Group {
             gauges.pressure = self.pressure(buffer)?;
         }
         if want.cpu {
-            gauges.pressure.cpu_some_us = self.parsed(File::CpuPressure, buffer, |text| {
-                parse::psi::totals(text).some_us
-            })?;
+            gauges.pressure.cpu_some_us = self.stalls(File::CpuPressure, buffer)?.some_us;
         }
         if want.knobs {
             gauges.knobs = self.knobs(buffer)?;
@@ -135,34 +126,29 @@ impl Group {
     pub fn activity(&self, buffer: &mut Buffer) -> Result<Activity, Error> {
         Ok(Activity {
             current: self.current(buffer)?,
-            io_some_us: self.parsed(File::IoPressure, buffer, |text| {
-                parse::psi::totals(text).some_us
-            })?,
+            io_some_us: self.stalls(File::IoPressure, buffer)?.some_us,
         })
     }
 
     fn memory(&self, buffer: &mut Buffer) -> Result<Memory, Error> {
-        let mut memory = Memory::default();
-        if self.read_if_there(File::MemoryStat, buffer)? {
-            memory = parse::memory::stat(buffer.bytes()).memory();
-        }
-        memory.current = self.current(buffer)?;
-        Ok(memory)
+        let stat = |text: &[u8]| Some(parse::memory::stat(text).memory());
+        let memory = self.parsed(File::MemoryStat, buffer, stat)?;
+        Ok(Memory {
+            current: self.current(buffer)?,
+            ..memory.unwrap_or_default()
+        })
+    }
+
+    /// The totals of a pressure file; unknown without it.
+    fn stalls(&self, file: File, buffer: &mut Buffer) -> Result<Totals, Error> {
+        let totals = self.parsed(file, buffer, |text| Some(parse::psi::totals(text)))?;
+        Ok(totals.unwrap_or_default())
     }
 
     fn pressure(&self, buffer: &mut Buffer) -> Result<Pressure, Error> {
-        let mut pressure = Pressure::default();
-        if self.read_if_there(File::MemoryPressure, buffer)? {
-            let totals = parse::psi::totals(buffer.bytes());
-            pressure.memory_some_us = totals.some_us;
-            pressure.memory_full_us = totals.full_us;
-        }
-        if self.read_if_there(File::IoPressure, buffer)? {
-            let totals = parse::psi::totals(buffer.bytes());
-            pressure.io_some_us = totals.some_us;
-            pressure.io_full_us = totals.full_us;
-        }
-        Ok(pressure)
+        let memory = self.stalls(File::MemoryPressure, buffer)?;
+        let io = self.stalls(File::IoPressure, buffer)?;
+        Ok(parse::psi::pressure(memory, io))
     }
 
     fn knobs(&self, buffer: &mut Buffer) -> Result<Knobs, Error> {
@@ -178,19 +164,6 @@ impl Group {
             }
         }
         Ok(knobs)
-    }
-
-    fn parsed<T>(
-        &self,
-        file: File,
-        buffer: &mut Buffer,
-        parse: impl Fn(&[u8]) -> Option<T>,
-    ) -> Result<Option<T>, Error> {
-        Ok(if self.read_if_there(file, buffer)? {
-            parse(buffer.bytes())
-        } else {
-            None
-        })
     }
 }
 

@@ -157,17 +157,28 @@ impl Group {
 
     /// Reads a file into the buffer.
     pub fn read(&self, file: File, buffer: &mut Buffer) -> Result<(), Error> {
-        let errno = self.0.read(file, buffer).err();
-        errno.map_or(Ok(()), |errno| Err(self.error(file.name(), errno)))
+        let read = self.0.read(file, buffer);
+        read.map_err(|errno| self.error(file.name(), errno))
     }
 
     /// Reads a file that may be missing or switched off (`EOPNOTSUPP`): `false` then.
-    pub(crate) fn read_if_there(&self, file: File, buffer: &mut Buffer) -> Result<bool, Error> {
+    fn read_if_there(&self, file: File, buffer: &mut Buffer) -> Result<bool, Error> {
         match self.0.read(file, buffer) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT | Errno::OPNOTSUPP) => Ok(false),
             Err(errno) => Err(self.error(file.name(), errno)),
         }
+    }
+
+    /// Reads a file that may be missing or switched off, and parses it. `None` also for such a file.
+    pub(crate) fn parsed<T>(
+        &self,
+        file: File,
+        buffer: &mut Buffer,
+        parse: impl FnOnce(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        let there = self.read_if_there(file, buffer)?;
+        Ok(there.then(|| parse(buffer.bytes())).flatten())
     }
 
     /// The value of a knob. `None`: the group does not have the knob, the knob holds no value, or its text is
@@ -176,11 +187,8 @@ impl Group {
         if !knob.holds_value() {
             return Ok(None);
         }
-        let mut buffer = Buffer::new();
-        if !self.read_if_there(File::of_knob(knob), &mut buffer)? {
-            return Ok(None);
-        }
-        Ok(parse::knob(knob, buffer.bytes()))
+        let parse = |text: &[u8]| parse::knob(knob, text);
+        self.parsed(File::of_knob(knob), &mut Buffer::new(), parse)
     }
 
     /// True if the file of a knob exists. A file that cannot be read is an error.

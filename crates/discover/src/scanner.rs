@@ -378,27 +378,26 @@ impl Scanner {
 
     /// The group at a path, if it is one to manage. `known`: it was managed before.
     fn classify(&self, path: &str, standing: Standing, known: bool) -> Option<Named> {
-        let recorded = || {
-            self.records
-                .is_container(path, standing == Standing::Inside)
-        };
         let called = |kind| Named {
             kind,
             name: last(path).to_owned(),
         };
+        let recorded = || {
+            let inside = standing == Standing::Inside;
+            let container = self.records.is_container(path, inside);
+            container.then(|| called(Kind::Container))
+        };
         let named = kind::of_path(path);
         let mut globs = self.manage.iter().chain(&self.also);
         if globs.any(|glob| glob.matches(path)) {
-            return named
-                .or_else(|| recorded().then(|| called(Kind::Container)))
-                .or_else(|| Some(called(Kind::Group)));
+            return named.or_else(recorded).or(Some(called(Kind::Group)));
         }
         if !self.manage.is_empty() {
             return None;
         }
         named
             .filter(|named| named.kind != Kind::Service)
-            .or_else(|| recorded().then(|| called(Kind::Container)))
+            .or_else(recorded)
             .or_else(|| {
                 kind::managed_by_weight(path).filter(|_| self.states_weight(path, standing, known))
             })

@@ -1,6 +1,5 @@
 //! The thread that holds the connection to the runtime.
 
-use std::fmt;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -55,13 +54,16 @@ struct State {
     stop: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum End {
     /// Nobody listens, or the runtime is gone.
+    #[error("nobody listens there")]
     Absent,
     /// The socket is not root's.
+    #[error("user {0} listens there")]
     Foreign(u32),
     /// Anything else, in words.
+    #[error("{0}")]
     Other(String),
 }
 
@@ -260,16 +262,6 @@ impl End {
                 socket.display()
             ),
             remedy: remedy.to_owned(),
-        }
-    }
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            End::Absent => f.write_str("nobody listens there"),
-            End::Foreign(uid) => write!(f, "user {uid} listens there"),
-            End::Other(words) => f.write_str(words),
         }
     }
 }

@@ -69,14 +69,11 @@ impl Told {
             "Shutdown" => changed = false,
             method => {
                 let told = match method {
-                    "RunPodSandbox" => Some(event::RUN_POD),
-                    "RemovePodSandbox" => Some(event::REMOVE_POD),
-                    "PostCreateContainer" => Some(event::CREATED),
-                    "RemoveContainer" => Some(event::REMOVED),
-                    _ => None,
-                };
-                let Some(told) = told else {
-                    return Ok((unimplemented(), false));
+                    "RunPodSandbox" => event::RUN_POD,
+                    "RemovePodSandbox" => event::REMOVE_POD,
+                    "PostCreateContainer" => event::CREATED,
+                    "RemoveContainer" => event::REMOVED,
+                    _ => return Ok((unimplemented(), false)),
                 };
                 let Event { pod, container } = Event::decode(payload)?;
                 self.now.take(told, pod, container);

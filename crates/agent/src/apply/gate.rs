@@ -13,7 +13,6 @@
 //! module decides nothing: the plan says what to feed.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -188,18 +187,9 @@ impl Gate {
     }
 }
 
-impl std::fmt::Debug for Gate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gate")
-            .field("fed", &self.fed)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Sends heartbeats until it is dropped, until one is refused, or until steps stop.
 struct Pulse {
     alive_until: Arc<Mutex<Instant>>,
-    beats: Arc<AtomicBool>,
     /// Dropped to end it.
     end: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -208,25 +198,19 @@ struct Pulse {
 impl Pulse {
     fn start(device: Arc<dyn GateDevice>, every: Duration, hang: Duration) -> Pulse {
         let alive_until = Arc::new(Mutex::new(Instant::now() + hang));
-        let beats = Arc::new(AtomicBool::new(true));
         let (end, ended) = mpsc::channel();
-        let (until, says) = (Arc::clone(&alive_until), Arc::clone(&beats));
+        let until = Arc::clone(&alive_until);
         let beat = move || {
             while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 let until = *until.lock().unwrap_or_else(PoisonError::into_inner);
                 if until < Instant::now() || device.beat().is_err() {
-                    says.store(false, Ordering::Release);
                     break;
                 }
             }
         };
         let thread = thread::Builder::new().name("gate-pulse".into()).spawn(beat);
-        if thread.is_err() {
-            beats.store(false, Ordering::Release);
-        }
         Pulse {
             alive_until,
-            beats,
             end: Some(end),
             thread: thread.ok(),
         }
@@ -239,7 +223,8 @@ impl Pulse {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *until = Instant::now() + hang;
-        self.beats.load(Ordering::Acquire)
+        let thread = self.thread.as_ref();
+        thread.is_some_and(|thread| !thread.is_finished())
     }
 }
 

@@ -26,16 +26,12 @@ const CONFIG: fn() -> WriterConfig = || WriterConfig {
 pub(super) struct Reclaimer {
     writer: Option<Writer>,
     in_flight: HashMap<GroupId, u64>,
-    totals: Reclaimed,
+    /// The bytes so far.
+    pub(super) totals: Reclaimed,
     outcomes: Vec<Outcome>,
 }
 
 impl Reclaimer {
-    /// The bytes so far.
-    pub(super) fn totals(&self) -> Reclaimed {
-        self.totals
-    }
-
     /// Starts a reclaim of a group's page cache. `false`: the last one has not ended.
     pub(super) fn ask(&mut self, group: &Group, value: Value) -> Result<bool, Problem> {
         let Value::Reclaim(bytes) = value else {
@@ -44,14 +40,15 @@ impl Reclaimer {
         if self.in_flight.contains_key(&group.id()) {
             return Ok(false);
         }
-        if self.writer.is_none() {
-            let started = start_writer(CONFIG());
-            self.writer = Some(started.map_err(|error| Problem::general(&error))?);
-        }
-        if let Some(writer) = &self.writer {
-            writer.submit(group, Knob::MemoryReclaim, value);
-            self.in_flight.insert(group.id(), bytes.0);
-        }
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            none => {
+                let started = start_writer(CONFIG());
+                none.insert(started.map_err(|error| Problem::general(&error))?)
+            }
+        };
+        writer.submit(group, Knob::MemoryReclaim, value);
+        self.in_flight.insert(group.id(), bytes.0);
         Ok(true)
     }
 

@@ -17,8 +17,8 @@ use justitia_policy::Color;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use super::did_you_mean;
-use crate::error::{Error, Result};
+use super::{did_you_mean, example};
+use crate::error::Error;
 use justitia_report::feed::{parse_listen, Listen};
 
 /// Remedy for a weight out of range.
@@ -124,9 +124,7 @@ impl Default for DiskSettings {
     }
 }
 
-fn models<'de, D: Deserializer<'de>>(
-    from: D,
-) -> std::result::Result<BTreeMap<String, CostModel>, D::Error> {
+fn models<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, CostModel>, D::Error> {
     let texts = BTreeMap::<String, String>::deserialize(from)?;
     let models = texts.into_iter().map(|(disk, text)| {
         let model = CostModel::parse(&format!("ctrl=user {text}")).filter(CostModel::is_whole);
@@ -141,13 +139,13 @@ fn models<'de, D: Deserializer<'de>>(
     models.collect()
 }
 
-pub(super) type Said<T> = std::result::Result<T, (String, String)>;
+pub(super) type Said<T> = Result<T, (String, String)>;
 
 /// A value that is written as a text.
 pub(super) fn text<'de, D: Deserializer<'de>, T>(
     from: D,
     parse: impl Fn(&str) -> Said<T>,
-) -> std::result::Result<T, D::Error> {
+) -> Result<T, D::Error> {
     parse(&String::deserialize(from)?).map_err(error)
 }
 
@@ -157,9 +155,7 @@ pub(super) fn error<E: serde::de::Error>((cause, remedy): (String, String)) -> E
 
 macro_rules! texts {
     ($($name:ident: $type:ty = $parse:expr;)*) => {$(
-        pub(super) fn $name<'de, D: Deserializer<'de>>(
-            from: D,
-        ) -> std::result::Result<$type, D::Error> {
+        pub(super) fn $name<'de, D: Deserializer<'de>>(from: D) -> Result<$type, D::Error> {
             text(from, $parse)
         }
     )*};
@@ -185,13 +181,10 @@ fn parse_absolute(key: &str, text: &str) -> Said<PathBuf> {
     if path.is_absolute() {
         return Ok(path);
     }
-    let example = super::EXAMPLES.iter().find(|(of, _)| *of == key);
+    let example = example(key).unwrap_or_default();
     Err((
         format!("{key} {text:?} is not an absolute path"),
-        format!(
-            "write {key} = {}",
-            example.map_or("", |(_, example)| example)
-        ),
+        format!("write {key} = {example}"),
     ))
 }
 
@@ -209,9 +202,7 @@ pub(super) const TLS_EXAMPLE: &str =
     "{ certificate = \"/etc/justitia/page.pem\", key = \"/etc/justitia/page.key\" }";
 
 /// `tls`: both files or none.
-pub(super) fn tls<'de, D: Deserializer<'de>>(
-    from: D,
-) -> std::result::Result<Option<TlsFiles>, D::Error> {
+pub(super) fn tls<'de, D: Deserializer<'de>>(from: D) -> Result<Option<TlsFiles>, D::Error> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Files {
@@ -233,9 +224,7 @@ pub(super) fn tls<'de, D: Deserializer<'de>>(
 }
 
 /// Checks a list of globs and keeps their texts.
-pub(super) fn globs<'de, D: Deserializer<'de>>(
-    from: D,
-) -> std::result::Result<Vec<String>, D::Error> {
+pub(super) fn globs<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let globs = Vec::<String>::deserialize(from)?;
     for text in &globs {
         parse_glob(text).map_err(error)?;
@@ -246,7 +235,7 @@ pub(super) fn globs<'de, D: Deserializer<'de>>(
 /// `[weights]`, sorted from specific to general: exact paths first, then the longest glob.
 pub(super) fn weights<'de, D: Deserializer<'de>>(
     from: D,
-) -> std::result::Result<Vec<(String, Weight)>, D::Error> {
+) -> Result<Vec<(String, Weight)>, D::Error> {
     #[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
     struct Key(#[serde(deserialize_with = "key")] String);
     #[derive(Deserialize)]
@@ -260,16 +249,16 @@ pub(super) fn weights<'de, D: Deserializer<'de>>(
     Ok(weights)
 }
 
-fn key<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<String, D::Error> {
+fn key<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     text(from, |text| parse_glob(text).map(|_| text.to_owned()))
 }
 
-pub(super) fn weight<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Weight, D::Error> {
+pub(super) fn weight<'de, D: Deserializer<'de>>(from: D) -> Result<Weight, D::Error> {
     let what = |value: &_| format!("weight {value} of {KEY}");
     Weight::new(whole(from, 1, what, WEIGHT_REMEDY)?).map_err(D::Error::custom)
 }
 
-fn aging<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<u32, D::Error> {
+fn aging<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let what = |value: &_| format!("{KEY} {value}");
     whole(from, 0, what, "use 100, the paper's, or leave it out")
 }
@@ -279,7 +268,7 @@ fn whole<'de, D: Deserializer<'de>>(
     least: u32,
     what: impl Fn(&toml::Value) -> String,
     remedy: &str,
-) -> std::result::Result<u32, D::Error> {
+) -> Result<u32, D::Error> {
     const MOST: u32 = 10_000;
     let value = toml::Value::deserialize(from)?;
     let number = value.as_integer().and_then(|n| u32::try_from(n).ok());
@@ -291,9 +280,7 @@ fn whole<'de, D: Deserializer<'de>>(
         })
 }
 
-pub(super) fn color_percent<'de, D: Deserializer<'de>>(
-    from: D,
-) -> std::result::Result<f64, D::Error> {
+pub(super) fn color_percent<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     let percent = f64::deserialize(from)?;
     if percent > 0.0 && percent <= MOST_TAKEN_PERCENT {
         return Ok(percent);
@@ -302,15 +289,15 @@ pub(super) fn color_percent<'de, D: Deserializer<'de>>(
     Err(error((cause, "use for example 2, the paper's".to_owned())))
 }
 
-fn not_negative<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+fn not_negative<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     at_least(from, 0.0)
 }
 
-fn from_one<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+fn from_one<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     at_least(from, 1.0)
 }
 
-fn at_least<'de, D: Deserializer<'de>>(from: D, least: f64) -> std::result::Result<f64, D::Error> {
+fn at_least<'de, D: Deserializer<'de>>(from: D, least: f64) -> Result<f64, D::Error> {
     let number = f64::deserialize(from)?;
     if number.is_finite() && number >= least {
         return Ok(number);
@@ -379,7 +366,7 @@ pub fn parse_weight(what: &str, text: &str) -> Said<Weight> {
 }
 
 /// A color by its name, in any case.
-pub fn parse_color(word: &str) -> Result<Color> {
+pub fn parse_color(word: &str) -> Result<Color, Error> {
     Color::from_name(word)
         .ok_or_else(|| Error::usage(format!("unknown color {word}"), did_you_mean(word, COLORS)))
 }

@@ -11,7 +11,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use justitia_report::error::plain;
@@ -22,7 +22,7 @@ use rustix::process::setpriority_process;
 use rustix::thread::gettid;
 
 use super::ticks::{Client, MOST_CLIENTS, SLICE};
-use super::{Board, Posted, Server};
+use super::{lock, Board, Posted, Server};
 use crate::config::{Settings, TlsFiles};
 use crate::error::Result;
 
@@ -183,10 +183,6 @@ fn read(files: &TlsFiles) -> Tls {
         (Ok(certificate), Ok(key)) => Tls::Pem { certificate, key },
         (Err(cause), _) | (_, Err(cause)) => Tls::Unreadable(cause),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use justitia_agent::apply::{Applier, Writers};
-use justitia_agent::config::DiskSettings;
 use justitia_agent::journal::Journal;
 use justitia_agent::observe::{Observation, Observer};
 use justitia_agent::restore::{restore, Restored};
@@ -66,15 +65,14 @@ pub const KNOBS: [&str; 4] = ["memory.low", "memory.high", "io.weight", "io.bfq.
 
 /// Settings of an agent that manages `/app/*` of a contended host.
 pub fn agent_settings(state: &Path, mode: Mode) -> Settings {
-    let mut settings = Settings {
+    Settings {
+        mode,
         manage: vec!["/app/*".into()],
         weights: vec![("/app/heavy".into(), Weight::new(800).unwrap())],
         state_dir: state.to_owned(),
         interval: Duration::from_millis(250),
         ..Settings::default()
-    };
-    settings.mode = mode;
-    settings
+    }
 }
 
 pub fn agent(fake: &Arc<FakeFs>, settings: Settings, log: &Log) -> Agent {
@@ -188,8 +186,7 @@ impl Rig {
         let log = Log::captured();
         let journal = Journal::open(state_dir, BOOT).unwrap();
         let applier = Applier::new(journal, Writers::start(config).unwrap(), log.clone());
-        let mut observer = Observer::new(fs.clone(), self::config(), RuntimeDirs::none()).unwrap();
-        observer.set_disks(DiskSettings::default());
+        let observer = Observer::new(fs.clone(), self::config(), RuntimeDirs::none()).unwrap();
         let mut rig = Rig {
             fs,
             observer,

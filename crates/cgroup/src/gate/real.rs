@@ -40,6 +40,11 @@ struct RealGate {
     fd: OwnedFd,
 }
 
+/// The error of a request that the module refused.
+fn refused(what: &'static str) -> impl Fn(Errno) -> GateError {
+    move |errno| GateError::Refused { what, errno }
+}
+
 impl RealGate {
     /// Reads the whole list. A list that grew meanwhile is read again.
     fn list<const REQUEST: Opcode, T: Copy + Default>(
@@ -59,7 +64,7 @@ impl RealGate {
             // through the call and has room for `capacity` records of the type that the request
             // fills in: plain integers in the layout of abi.h (a test compares them).
             let done = unsafe { ioctl(&self.fd, Updater::<REQUEST, List>::new(&mut list)) };
-            done.map_err(|errno| GateError::Refused { what, errno })?;
+            done.map_err(refused(what))?;
             let count = list.count as usize;
             if count <= room || room == MOST {
                 out.extend_from_slice(&records[..count.min(room)]);
@@ -77,10 +82,7 @@ impl GateDevice for RealGate {
         info.map_err(|errno| match errno {
             // The request number contains the size of the record.
             Errno::NOTTY => GateError::Version,
-            errno => GateError::Refused {
-                what: "tell its state",
-                errno,
-            },
+            errno => refused("tell its state")(errno),
         })
     }
 
@@ -95,19 +97,13 @@ impl GateDevice for RealGate {
     fn config(&self) -> Result<Config, GateError> {
         // SAFETY: the request fills in a `justitia_config`, which `Config` is.
         let config = unsafe { ioctl(&self.fd, Getter::<GET_CONFIG, Config>::new()) };
-        config.map_err(|errno| GateError::Refused {
-            what: "tell its settings",
-            errno,
-        })
+        config.map_err(refused("tell its settings"))
     }
 
     fn set_config(&self, config: &Config) -> Result<(), GateError> {
         // SAFETY: the request reads a `justitia_config`, which `Config` is.
         let done = unsafe { ioctl(&self.fd, Setter::<SET_CONFIG, Config>::new(*config)) };
-        done.map_err(|errno| GateError::Refused {
-            what: "take these settings",
-            errno,
-        })
+        done.map_err(refused("take these settings"))
     }
 
     fn feed(&self, group: GroupId, weight: Option<u32>) -> Result<(), GateError> {
@@ -120,28 +116,19 @@ impl GateDevice for RealGate {
         let done = unsafe { ioctl(&self.fd, Setter::<SET_GROUP, Group>::new(record)) };
         match done {
             Err(Errno::NOENT) if weight.is_none() => Ok(()),
-            done => done.map_err(|errno| GateError::Refused {
-                what: "take a weight",
-                errno,
-            }),
+            done => done.map_err(refused("take a weight")),
         }
     }
 
     fn enable(&self, on: bool) -> Result<(), GateError> {
         // SAFETY: the request reads an integer of 32 bits.
         let done = unsafe { ioctl(&self.fd, Setter::<ENABLE, u32>::new(u32::from(on))) };
-        done.map_err(|errno| GateError::Refused {
-            what: "be enabled or disabled",
-            errno,
-        })
+        done.map_err(refused("be enabled or disabled"))
     }
 
     fn beat(&self) -> Result<(), GateError> {
         // SAFETY: the request has no argument.
         let done = unsafe { ioctl(&self.fd, NoArg::<HEARTBEAT>::new()) };
-        done.map_err(|errno| GateError::Refused {
-            what: "take a heartbeat",
-            errno,
-        })
+        done.map_err(refused("take a heartbeat"))
     }
 }

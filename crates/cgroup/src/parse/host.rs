@@ -137,7 +137,7 @@ pub struct Descendants {
 /// Parses `cgroup.stat`.
 pub fn descendants(text: &[u8]) -> Descendants {
     let mut counts = Descendants::default();
-    for (key, value) in keyed(text) {
+    for (key, value) in keyed(text, b' ') {
         match key {
             b"nr_descendants" => counts.living = Some(value),
             b"nr_dying_descendants" => counts.dying = Some(value),

@@ -68,19 +68,3 @@ pub fn default_weight(text: &[u8]) -> Option<u32> {
         u32::try_from(number(digits)?).ok()
     })
 }
-
-/// The entries of single devices in `io.weight` or `io.bfq.weight`.
-pub fn device_weights(text: &[u8], mut each: impl FnMut(Device, u32)) {
-    for line in lines(text) {
-        let mut words = words(line);
-        let entry = words.next().and_then(device).zip(
-            words
-                .next()
-                .and_then(number)
-                .and_then(|weight| u32::try_from(weight).ok()),
-        );
-        if let Some((device, weight)) = entry {
-            each(device, weight);
-        }
-    }
-}

@@ -32,7 +32,7 @@ pub struct MemoryStat {
 /// Parses `memory.stat`.
 pub fn stat(text: &[u8]) -> MemoryStat {
     let mut stat = MemoryStat::default();
-    for (key, value) in keyed(text) {
+    for (key, value) in keyed(text, b' ') {
         let field = match key {
             b"anon" => &mut stat.anon,
             b"file" => &mut stat.file,
@@ -102,7 +102,7 @@ pub struct MemoryEvents {
 /// Parses `memory.events`.
 pub fn events(text: &[u8]) -> MemoryEvents {
     let mut events = MemoryEvents::default();
-    for (key, value) in keyed(text) {
+    for (key, value) in keyed(text, b' ') {
         match key {
             b"low" => events.low = Some(value),
             b"high" => events.high = Some(value),

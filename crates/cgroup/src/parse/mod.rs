@@ -58,19 +58,11 @@ pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|word| !word.is_empty())
 }
 
-/// The `key value` lines of a flat keyed file.
-pub(crate) fn keyed(text: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
-    lines(text).filter_map(|line| {
-        let space = line.iter().position(|&byte| byte == b' ')?;
-        Some((&line[..space], number(line[space + 1..].trim_ascii())?))
-    })
-}
-
-/// The `key: value` lines of `/proc` files.
-pub(crate) fn keyed_colon(text: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
-    lines(text).filter_map(|line| {
-        let colon = line.iter().position(|&byte| byte == b':')?;
-        Some((&line[..colon], number(line[colon + 1..].trim_ascii())?))
+/// Keys and values of a file's lines: `key value` in a flat keyed file, `key: value` in `/proc`.
+pub(crate) fn keyed(text: &[u8], separator: u8) -> impl Iterator<Item = (&[u8], u64)> {
+    lines(text).filter_map(move |line| {
+        let end = line.iter().position(|&byte| byte == separator)?;
+        Some((&line[..end], number(line[end + 1..].trim_ascii())?))
     })
 }
 
@@ -85,7 +77,6 @@ pub fn everything(text: &[u8]) {
     let _ = psi::totals(text);
     io::stat(text, |_, _| {});
     let _ = io::default_weight(text);
-    io::device_weights(text, |_, _| {});
     let _ = proc::process_io(text);
     let _ = proc::process_stat(text);
     let _ = proc::unified_group(text);

@@ -1,6 +1,6 @@
 //! `/proc/PID/io`, `/proc/PID/stat`, `cgroup.procs`. Units: bytes, system calls, kernel ticks.
 
-use super::{keyed_colon, lines, number, words};
+use super::{keyed, lines, number, words};
 
 /// Counters of `/proc/PID/io`: of all threads of the process, ended ones too, and of every ended child that
 /// was waited for (the kernel adds a child's counters then).
@@ -19,7 +19,7 @@ pub struct ProcessIo {
 /// Parses `/proc/PID/io`; `None` unless all four counters are there.
 pub fn process_io(text: &[u8]) -> Option<ProcessIo> {
     let (mut rchar, mut wchar, mut syscr, mut syscw) = (None, None, None, None);
-    for (key, value) in keyed_colon(text) {
+    for (key, value) in keyed(text, b':') {
         match key {
             b"rchar" => rchar = Some(value),
             b"wchar" => wchar = Some(value),

@@ -1,6 +1,8 @@
 //! Pressure files: `memory.pressure`, `io.pressure`, `/proc/pressure/*`. Totals are microseconds since the
 //! group was made. The averages are not parsed.
 
+use justitia_policy::snapshot::Pressure;
+
 use super::{lines, number, words};
 
 /// Stall totals.
@@ -27,4 +29,15 @@ pub fn totals(text: &[u8]) -> Totals {
             .and_then(number);
     }
     totals
+}
+
+/// The pressure on memory and I/O.
+pub(crate) fn pressure(memory: Totals, io: Totals) -> Pressure {
+    Pressure {
+        memory_some_us: memory.some_us,
+        memory_full_us: memory.full_us,
+        io_some_us: io.some_us,
+        io_full_us: io.full_us,
+        cpu_some_us: None,
+    }
 }

@@ -5,7 +5,6 @@ use justitia_policy::Color;
 use proptest::prelude::*;
 
 use super::*;
-use crate::Device;
 
 const MEMORY_STAT: &[u8] = b"anon 1048576\nfile 8388608\nkernel 40960\nshmem 4096\n\
 file_mapped 12288\nfile_dirty 100\nfile_writeback 20\nactive_file 5\ninactive_file 6\n\
@@ -69,13 +68,6 @@ fn the_default_weight_is_not_a_device_weight() {
     assert_eq!(io::default_weight(text), Some(250));
     assert_eq!(io::default_weight(b"300\n"), Some(300));
     assert_eq!(io::default_weight(b"8:16 500\n"), None);
-    let mut devices = Vec::new();
-    io::device_weights(text, |device, weight| devices.push((device, weight)));
-    let sdb = Device {
-        major: 8,
-        minor: 16,
-    };
-    assert_eq!(devices, [(sdb, 500)]);
 }
 
 #[test]

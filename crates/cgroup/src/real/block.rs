@@ -6,13 +6,12 @@
 //! therefore rebuilt only every ten seconds. An old list does no harm: accesses to the directory of a removed
 //! scheduler fail with `ENODEV`.
 
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{self, Mode, OFlags, RawDir};
+use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::budget::Budget;
@@ -109,9 +108,8 @@ impl Disks {
         let Some(root) = &self.root else { return };
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         if list.made.is_none_or(|made| made.elapsed() >= LIST_LASTS) {
-            list.paths.clear();
             // A scan that failed is repeated when this list expires.
-            let _ = scan(root, &mut list.paths);
+            list.paths = scan(root);
             list.paths.sort_unstable();
             list.made = Some(Instant::now());
         }
@@ -124,32 +122,25 @@ impl Disks {
     }
 }
 
-fn scan(root: &OwnedFd, paths: &mut Vec<String>) -> Result<(), Errno> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    // Opened again, because a directory descriptor keeps its position.
-    let dir = fs::openat(root, ".", flags | OFlags::DIRECTORY, Mode::empty())?;
-    let mut space = [MaybeUninit::uninit(); 4 << 10];
-    let mut entries = RawDir::new(&dir, &mut space);
+/// The paths of the disks, in any order.
+fn scan(root: &OwnedFd) -> Vec<String> {
+    let mut paths = Vec::new();
     let mut buffer = Buffer::new();
-    while let Some(entry) = entries.next() {
-        let entry = entry?;
-        let Ok(name) = entry.file_name().to_str() else {
-            continue;
-        };
-        let cost = match how(root, name, &mut buffer) {
-            _ if name.starts_with('.') => false,
+    // Opened again, because a directory descriptor keeps its position.
+    for name in entries(root, ".") {
+        let cost = match how(root, &name, &mut buffer) {
             Ok(Some(Served::ByBfq { spins })) => {
-                paths.push(disk_path(name));
+                paths.push(disk_path(&name));
                 !spins
             }
             Ok(Some(Served::Otherwise)) => true,
             Ok(None) | Err(_) => false,
         };
-        if cost && !hides_writers(root, name, DEEPEST) {
-            paths.push(cost_path(name));
+        if cost && !hides_writers(root, &name, DEEPEST) {
+            paths.push(cost_path(&name));
         }
     }
-    Ok(())
+    paths
 }
 
 /// True if a volume over this disk or volume, or over one of its partitions, writes as the root cgroup. io.cost

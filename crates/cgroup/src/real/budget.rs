@@ -30,8 +30,9 @@ impl Budget {
         })
     }
 
-    /// Raises the soft limit of open files to the hard one and takes what can be spared. Half of
-    /// the limit stays for directories, of which every group needs one.
+    /// Raises the soft limit of open files to the hard one and takes what can be spared. A group costs some ten
+    /// descriptors; the soft limit is for programs that call select(2). Half of the limit stays for
+    /// directories, of which every group needs one.
     pub(crate) fn of_process() -> Arc<Budget> {
         let limit = getrlimit(Resource::Nofile);
         let raised = Rlimit {

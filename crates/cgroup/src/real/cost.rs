@@ -63,7 +63,7 @@ fn open(dir: impl AsFd, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
 }
 
 /// The rest of the line that begins with this word.
-pub(crate) fn line_of<'a>(text: &'a [u8], word: &str) -> Option<&'a [u8]> {
+fn line_of<'a>(text: &'a [u8], word: &str) -> Option<&'a [u8]> {
     lines(text).find_map(|line| line.strip_prefix(word.as_bytes())?.strip_prefix(b" "))
 }
 

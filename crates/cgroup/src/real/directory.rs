@@ -57,14 +57,6 @@ pub(crate) struct RealDirectory {
 
 /// Errors: `ENODEV` for a removed cgroup, `ENOENT` for a missing file.
 impl RealDirectory {
-    pub(crate) fn open(
-        mount: impl AsFd,
-        path: &str,
-        shared: Arc<Shared>,
-    ) -> Result<RealDirectory, Errno> {
-        RealDirectory::open_at(mount, super::relative(path), path, shared)
-    }
-
     /// Opens the directory `relative` to another one, to be known as `path`.
     pub(crate) fn open_at(
         root: impl AsFd,

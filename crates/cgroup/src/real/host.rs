@@ -6,18 +6,18 @@ use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use justitia_policy::snapshot::{Host, Pressure};
+use justitia_policy::snapshot::Host;
 use justitia_policy::units::Bytes;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::time::{clock_gettime, ClockId};
 
-use crate::parse::psi::Totals;
 use crate::{parse, Buffer};
 
 const WATERMARKS_LAST: Duration = Duration::from_secs(10);
 
+/// Reads the host's memory, also where there is no cgroup2 and hence no [`CgroupFs`](crate::CgroupFs).
 #[derive(Debug)]
-pub(crate) struct HostReader(Mutex<State>);
+pub struct HostMemory(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -29,9 +29,9 @@ struct State {
     watermark_read: Option<Instant>,
 }
 
-impl HostReader {
-    pub(crate) fn new() -> HostReader {
-        HostReader(Mutex::new(State {
+impl Default for HostMemory {
+    fn default() -> Self {
+        HostMemory(Mutex::new(State {
             meminfo: open("/proc/meminfo"),
             memory_pressure: open("/proc/pressure/memory"),
             io_pressure: open("/proc/pressure/io"),
@@ -40,20 +40,14 @@ impl HostReader {
             watermark_read: None,
         }))
     }
+}
 
-    pub(crate) fn read(&self) -> Host {
+impl HostMemory {
+    /// Its current state. A value that cannot be read is `None`.
+    pub fn read(&self) -> Host {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let state = &mut *state;
-        let mut host = Host::default();
-        if let Some(meminfo) = &state.meminfo {
-            if state.buffer.pread(meminfo, false).is_ok() {
-                let info = parse::memory::meminfo(state.buffer.bytes());
-                host.total = info.total;
-                host.free = info.free;
-                host.file = info.file();
-                host.swap = info.swap_total;
-            }
-        }
+        let info = parse::memory::meminfo(text(state.meminfo.as_ref(), &mut state.buffer));
         if state
             .watermark_read
             .is_none_or(|read| read.elapsed() >= WATERMARKS_LAST)
@@ -64,25 +58,24 @@ impl HostReader {
                 .and_then(|()| parse::memory::kept_free_pages(state.buffer.bytes()))
                 .map(|pages| Bytes(pages.saturating_mul(rustix::param::page_size() as u64)));
         }
-        host.high_watermark = state.watermark;
-        let memory = totals(state.memory_pressure.as_ref(), &mut state.buffer);
-        let io = totals(state.io_pressure.as_ref(), &mut state.buffer);
-        host.pressure = Pressure {
-            memory_some_us: memory.some_us,
-            memory_full_us: memory.full_us,
-            io_some_us: io.some_us,
-            io_full_us: io.full_us,
-            cpu_some_us: None,
-        };
-        host
+        let memory = parse::psi::totals(text(state.memory_pressure.as_ref(), &mut state.buffer));
+        let io = parse::psi::totals(text(state.io_pressure.as_ref(), &mut state.buffer));
+        Host {
+            total: info.total,
+            free: info.free,
+            file: info.file(),
+            swap: info.swap_total,
+            high_watermark: state.watermark,
+            pressure: parse::psi::pressure(memory, io),
+        }
     }
 }
 
-/// The totals of a pressure file, unknown if it cannot be read.
-fn totals(file: Option<&OwnedFd>, buffer: &mut Buffer) -> Totals {
+/// The text of a file. Empty if it cannot be read, so that every value in it is unknown.
+fn text<'a>(file: Option<&OwnedFd>, buffer: &'a mut Buffer) -> &'a [u8] {
     match file.map(|file| buffer.pread(file, false)) {
-        Some(Ok(())) => parse::psi::totals(buffer.bytes()),
-        _ => Totals::default(),
+        Some(Ok(())) => buffer.bytes(),
+        _ => &[],
     }
 }
 
@@ -112,7 +105,7 @@ mod tests {
 
     #[test]
     fn this_host_has_memory_and_watermarks() {
-        let host = HostReader::new().read();
+        let host = HostMemory::default().read();
         let (total, free) = (host.total.unwrap(), host.free.unwrap());
         assert!(free <= total && total > Bytes::mib(1));
         assert!(host.file.unwrap() < total);
@@ -121,7 +114,7 @@ mod tests {
 
     #[test]
     fn this_host_has_pressure_where_its_kernel_counts_it() {
-        let then = HostReader::new();
+        let then = HostMemory::default();
         let (first, second) = (then.read().pressure, then.read().pressure);
         // If PSI is compiled in and switched off, the file exists but reads fail.
         let counted = |name| std::fs::read(format!("/proc/pressure/{name}")).is_ok();

@@ -28,11 +28,11 @@ use rustix::fs::{self, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 pub use btf::{has_btf, has_nohz_full, module_has};
-pub use host::{boot_id, now_boottime};
+pub use host::{boot_id, now_boottime, HostMemory};
 pub use mount::{mount_of, Mount, MountOf};
 pub use own::resident_bytes;
 pub use own_group::OwnGroup;
-pub use processes::{HostMemory, OpenFile, Processes};
+pub use processes::{OpenFile, Processes};
 
 use crate::file::{cost_name, disk_name};
 use crate::gate::{GateDevice, GateError};
@@ -43,7 +43,6 @@ use crate::{
 use block::Disks;
 use budget::Budget;
 use directory::{RealDirectory, Shared};
-use host::HostReader;
 use process::RealProcess;
 
 /// The PSI trigger of the host: some task stalled for 150 ms within a second.
@@ -62,7 +61,7 @@ pub struct Claim(#[allow(dead_code, reason = "held, not used")] Option<OwnedFd>)
 pub struct RealFs {
     root: OwnedFd,
     shared: Arc<Shared>,
-    host: HostReader,
+    host: HostMemory,
     disks: Disks,
 }
 
@@ -92,7 +91,7 @@ impl RealFs {
                 budget,
                 sign,
             }),
-            host: HostReader::new(),
+            host: HostMemory::default(),
             disks: Disks::none(),
         })
     }
@@ -152,12 +151,11 @@ impl RealFs {
             };
             left = fewer;
             // A name that is not UTF-8 cannot be one of our paths. The group stays unmanaged.
-            match name {
-                Err(_) => {}
-                Ok(name) => out.push(Child {
+            if let Ok(name) = name {
+                out.push(Child {
                     name: name.to_owned(),
                     id: GroupId(entry.ino()),
-                }),
+                });
             }
         }
         Ok(())
@@ -174,13 +172,14 @@ fn relative(path: &str) -> &str {
 
 impl CgroupFs for RealFs {
     fn open(&self, path: &str) -> Result<Group, Error> {
+        let shared = Arc::clone(&self.shared);
         let opened: Result<Arc<dyn Directory>, Errno> = match (cost_name(path), disk_name(path)) {
             (Some(name), _) => self
                 .disks
                 .open_cost(name, &self.root)
                 .map(|it| Arc::new(it) as _),
             (None, Some(name)) => self.disks.open(name).map(|it| Arc::new(it) as _),
-            (None, None) => RealDirectory::open(&self.root, path, Arc::clone(&self.shared))
+            (None, None) => RealDirectory::open_at(&self.root, relative(path), path, shared)
                 .map(|it| Arc::new(it) as _),
         };
         opened
@@ -194,10 +193,9 @@ impl CgroupFs for RealFs {
     }
 
     fn owner(&self, path: &str, file: Option<File>) -> Result<Owner, Error> {
-        let name = file.map_or("", File::name);
-        let at = match (relative(path), name) {
-            (path, "") => path.to_owned(),
-            (path, name) => format!("{path}/{name}"),
+        let at = match file {
+            Some(file) => format!("{}/{}", relative(path), file.name()),
+            None => relative(path).to_owned(),
         };
         let stat = fs::statat(&self.root, at.as_str(), fs::AtFlags::SYMLINK_NOFOLLOW);
         let stat = stat.map_err(|errno| match file {

@@ -42,12 +42,7 @@ pub struct Mount {
 impl Mount {
     /// Finds the mount and checks that the controllers we need are on it.
     pub fn detect() -> Result<Mount, MountError> {
-        let file = "/proc/self/mountinfo";
-        let text = std::fs::read(file).map_err(|error| MountError::Unreadable {
-            file: file.to_owned(),
-            errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
-        })?;
-        let mounts = mounts(&text);
+        let mounts = mounts(&read("/proc/self/mountinfo")?);
         let chosen = choose(&mounts, |mount| {
             let file = Path::new(&mount.mount_point).join(File::CgroupControllers.name());
             std::fs::read_to_string(file).unwrap_or_default()
@@ -76,26 +71,30 @@ impl Mount {
     }
 }
 
+/// Reads a file that every Linux has.
+pub(super) fn read(file: &str) -> Result<Vec<u8>, MountError> {
+    std::fs::read(file).map_err(|error| MountError::Unreadable {
+        file: file.to_owned(),
+        errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+    })
+}
+
 /// The cgroup2 mount that has the controllers, or the reason why this host has none. Among several mounts of
 /// the hierarchy, the first that shows its root counts.
 fn choose(
     mounts: &[FsMount],
     controllers_of: impl Fn(&FsMount) -> String,
 ) -> Result<&FsMount, MountError> {
-    let on_v1 = |controller: &str| {
-        mounts
-            .iter()
-            .find(|mount| mount.is_v1_of(controller))
-            .map(|mount| mount.mount_point.clone())
+    let on_v1 = |controller: &'static str| {
+        let mut mounts = mounts.iter();
+        let mount = mounts.find(|mount| mount.is_v1_of(controller))?;
+        Some(MountError::ControllerOnV1 {
+            controller,
+            mounted_at: mount.mount_point.clone(),
+        })
     };
     let Some(mount) = whole_cgroup2(mounts) else {
-        return Err(match on_v1("memory") {
-            Some(mounted_at) => MountError::ControllerOnV1 {
-                controller: "memory",
-                mounted_at,
-            },
-            None => MountError::NoCgroup2,
-        });
+        return Err(on_v1("memory").unwrap_or(MountError::NoCgroup2));
     };
     let controllers = controllers_of(mount);
     for (controller, v1_name) in [("memory", "memory"), ("io", "blkio")] {
@@ -105,16 +104,12 @@ fn choose(
         {
             continue;
         }
-        return Err(match on_v1(v1_name) {
-            Some(mounted_at) => MountError::ControllerOnV1 {
-                controller: v1_name,
-                mounted_at,
-            },
-            None => MountError::MissingController {
+        return Err(
+            on_v1(v1_name).unwrap_or_else(|| MountError::MissingController {
                 controller,
                 mount: mount.mount_point.clone(),
-            },
-        });
+            }),
+        );
     }
     Ok(mount)
 }

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::mount::read;
 use super::{relative, RealFs};
 use crate::parse::mountinfo::{cgroup2, mounts, FsMount};
 use crate::parse::proc::unified_group;
@@ -38,19 +39,16 @@ impl OwnGroup {
 
     fn among(mounts: &[FsMount], own: &[u8]) -> Result<OwnGroup, MountError> {
         let own = unified_group(own).ok_or(MountError::NoCgroup2)?;
-        let mut v2 = cgroup2(mounts).peekable();
-        let Some(first) = v2.peek().map(|mount| mount.mount_point.clone()) else {
-            return Err(MountError::NoCgroup2);
-        };
-        v2.find_map(|mount| {
+        let first = cgroup2(mounts).next().ok_or(MountError::NoCgroup2)?;
+        let found = cgroup2(mounts).find_map(|mount| {
             Some(OwnGroup {
                 mount: PathBuf::from(&mount.mount_point),
                 path: below(&mount.root, &own)?,
             })
-        })
-        .ok_or(MountError::Elsewhere {
+        });
+        found.ok_or_else(|| MountError::Elsewhere {
             group: own,
-            mount: first,
+            mount: first.mount_point.clone(),
         })
     }
 }
@@ -61,13 +59,6 @@ fn below(root: &str, group: &str) -> Option<String> {
     let outside = group.split('/').any(|part| part == "..");
     let whole = rest.is_empty() || rest.starts_with('/');
     (whole && !outside).then(|| format!("/{}", rest.trim_matches('/')))
-}
-
-fn read(file: &str) -> Result<Vec<u8>, MountError> {
-    std::fs::read(file).map_err(|error| MountError::Unreadable {
-        file: file.to_owned(),
-        errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
-    })
 }
 
 impl RealFs {

@@ -8,10 +8,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use justitia_policy::snapshot::Host;
 use rustix::fs::OFlags;
 
-use super::host::HostReader;
 use crate::parse::files::{fd_info, systemd_group, FdInfo};
 use crate::parse::mountinfo::mounts;
 use crate::parse::proc::{process_stat, unified_group};
@@ -32,12 +30,6 @@ pub struct OpenFile {
     pub path: String,
     /// Its open flags and mount.
     pub info: FdInfo,
-}
-
-impl Default for Processes {
-    fn default() -> Self {
-        Processes::host()
-    }
 }
 
 impl Processes {
@@ -140,23 +132,6 @@ fn numbers(dir: &Path) -> io::Result<Vec<u32>> {
     let entries = fs::read_dir(dir)?;
     let number = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     Ok(entries.filter_map(number).collect())
-}
-
-/// Reads the host's memory where there is no cgroup2 and hence no [`CgroupFs`](crate::CgroupFs).
-#[derive(Debug)]
-pub struct HostMemory(HostReader);
-
-impl Default for HostMemory {
-    fn default() -> Self {
-        HostMemory(HostReader::new())
-    }
-}
-
-impl HostMemory {
-    /// Its current state. A value that cannot be read is `None`.
-    pub fn read(&self) -> Host {
-        self.0.read()
-    }
 }
 
 #[cfg(test)]

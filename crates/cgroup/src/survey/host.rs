@@ -124,10 +124,8 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn parsed<T>(&mut self, path: &str, parse: impl FnOnce(&[u8]) -> Option<T>) -> Known<T> {
-        self.files
-            .read(path, &mut self.buffer)
-            .map_err(|errno| Unread::from_errno(path, errno))?;
-        parse(self.buffer.bytes()).ok_or_else(|| Unread::malformed(path))
+        let value = self.maybe(path, parse)?;
+        value.ok_or_else(|| Unread::from_errno(path, Errno::NOENT))
     }
 
     fn maybe<T>(&mut self, path: &str, parse: impl FnOnce(&[u8]) -> Option<T>) -> Known<Option<T>> {

@@ -10,7 +10,6 @@
 
 mod host;
 
-use std::fmt;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
@@ -26,18 +25,13 @@ pub use host::{Disk, HostFacts, Volume};
 pub type Known<T> = Result<T, Unread>;
 
 /// Something that could not be read.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[error("{what}: {why}")]
 pub struct Unread {
     /// The file, with its owner.
     pub what: String,
     /// Reason why it could not be read.
     pub why: String,
-}
-
-impl fmt::Display for Unread {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.why)
-    }
 }
 
 impl Unread {

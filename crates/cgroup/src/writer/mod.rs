@@ -134,7 +134,7 @@ impl Writer {
 
     /// Takes the outcomes there are, oldest first, and returns at once.
     pub fn outcomes(&self, out: &mut Vec<Outcome>) {
-        self.shared.lock().take_outcomes(out);
+        out.append(&mut self.shared.lock().outcomes);
     }
 
     /// Waits until nothing is queued or running, timed-out writes not counted. `false`: `patience` ran out.
@@ -152,7 +152,7 @@ impl Writer {
 impl Drop for Writer {
     /// Queued writes are dropped, running ones end by themselves. Call [`Writer::drain`] first.
     fn drop(&mut self) {
-        self.shared.lock().close();
+        self.shared.lock().closed = true;
         self.shared.work.notify_all();
         self.shared.begun.notify_all();
     }
@@ -192,7 +192,7 @@ fn work(shared: &Arc<Shared>) {
 fn next_job(shared: &Shared) -> Option<Job> {
     let mut state = shared.lock();
     loop {
-        if state.is_closed() {
+        if state.closed {
             return None;
         }
         if let Some(job) = state.begin(Instant::now()) {
@@ -210,7 +210,7 @@ fn next_job(shared: &Shared) -> Option<Job> {
 fn watch_deadlines(shared: &Arc<Shared>) {
     let mut state = shared.lock();
     let mut lacking = 0;
-    while !state.is_closed() {
+    while !state.closed {
         let expired = state.expire(Instant::now(), shared.config.deadline);
         let replace = state.replacements(expired + lacking, shared.config.max_stuck);
         lacking = 0;

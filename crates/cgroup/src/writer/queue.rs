@@ -50,8 +50,9 @@ pub(super) struct Queue {
     /// Groups whose next job may begin, in the order they became so.
     ready: VecDeque<GroupId>,
     running: BTreeMap<Ticket, Running>,
-    outcomes: Vec<Outcome>,
-    closed: bool,
+    /// Oldest first.
+    pub(super) outcomes: Vec<Outcome>,
+    pub(super) closed: bool,
 }
 
 impl Queue {
@@ -188,21 +189,8 @@ impl Queue {
         });
     }
 
-    /// Moves the outcomes to `out`, oldest first.
-    pub(super) fn take_outcomes(&mut self, out: &mut Vec<Outcome>) {
-        out.append(&mut self.outcomes);
-    }
-
     /// Nothing is queued, and only timed-out writes are running.
     pub(super) fn is_idle(&self) -> bool {
         self.groups.is_empty() && self.running.values().all(|running| running.timed_out)
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed
-    }
-
-    pub(super) fn close(&mut self) {
-        self.closed = true;
     }
 }

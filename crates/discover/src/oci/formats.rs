@@ -16,6 +16,7 @@ use serde::Deserialize;
 
 use crate::kubernetes::{checked, Pod};
 use crate::trusted::{Author, Place, Stamp};
+use crate::weight::parse;
 
 /// The annotation by which a container states its weight.
 pub const ANNOTATION: &str = "io.justitia.weight";
@@ -144,6 +145,7 @@ pub(super) fn read_record(dir: &Place, stamp: Option<Stamp>, layout: Layout) -> 
         }
     };
     let (spec_cgroup, scope) = spec.cgroup();
+    let annotation = spec.annotations.get(ANNOTATION);
     let cgroup = cgroup
         .filter(|path| !path.is_empty())
         .map(|path| absolute(&path))
@@ -153,11 +155,7 @@ pub(super) fn read_record(dir: &Place, stamp: Option<Stamp>, layout: Layout) -> 
         id,
         cgroup: cgroup.filter(|path| path.len() <= LONGEST_PATH),
         scope: scope.filter(|name| name.len() <= LONGEST_NAME),
-        annotation: spec
-            .annotations
-            .get(ANNOTATION)
-            .and_then(|text| text.trim().parse().ok())
-            .and_then(weight),
+        annotation: annotation.and_then(|text| parse(text)),
         block_io: spec.linux.resources.block_io.weight.and_then(weight),
         name: None,
         pod: spec.pod(),
@@ -246,12 +244,10 @@ impl Spec {
         let Some(path) = self.linux.cgroups_path.as_deref() else {
             return (None, None);
         };
-        let mut fields = path.split(':');
-        match (fields.next(), fields.next(), fields.next(), fields.next()) {
-            (Some(_), Some(""), Some(name), None) => (None, Some(format!("{name}.scope"))),
-            (Some(_), Some(prefix), Some(name), None) => {
-                (None, Some(format!("{prefix}-{name}.scope")))
-            }
+        let fields: Vec<&str> = path.splitn(4, ':').collect();
+        match fields[..] {
+            [_, "", name] => (None, Some(format!("{name}.scope"))),
+            [_, prefix, name] => (None, Some(format!("{prefix}-{name}.scope"))),
             _ if path.trim_matches('/').is_empty() => (None, None),
             _ => (Some(absolute(path)), None),
         }

@@ -90,12 +90,9 @@ impl Records {
     pub(crate) fn refresh(&mut self, problems: &mut Vec<Problem>) {
         let mut current = BTreeMap::new();
         let dirs = self.dirs.state_dirs();
-        let storages = dirs.iter().map(|(dir, layout)| match layout {
-            Layout::UserData => Some(dir),
-            _ => None,
-        });
+        let storages = dirs.iter();
         let mut names = std::mem::take(&mut self.names);
-        for dir in storages.flatten() {
+        for (dir, _) in storages.filter(|(_, layout)| matches!(layout, Layout::UserData)) {
             let mut listed = names.remove(&dir.path).unwrap_or_default();
             listed.refresh(dir);
             self.names.insert(dir.path.clone(), listed);

@@ -58,17 +58,13 @@ impl RuntimeDirs {
             let drivers = below(storage.as_ref(), |name| name.ends_with("-containers"));
             dirs.extend(drivers.map(|driver| (driver, Layout::UserData)));
         }
-        let users = open("run/user");
-        for name in users
-            .iter()
-            .flat_map(|users| users.directories(usize::MAX).0)
-        {
-            let uid = name.to_str().and_then(|name| name.parse().ok());
-            let user = uid
-                .zip(users.as_ref())
-                .and_then(|(uid, users)| users.of_user(uid));
-            let open = |name: &str| user.as_ref()?.below(name.as_ref());
-            dirs.extend(of_runtimes(open, NAMESPACES_OF_USER));
+        if let Some(users) = open("run/user") {
+            for name in users.directories(usize::MAX).0 {
+                let uid = name.to_str().and_then(|name| name.parse().ok());
+                let user = uid.and_then(|uid| users.of_user(uid));
+                let open = |name: &str| user.as_ref()?.below(name.as_ref());
+                dirs.extend(of_runtimes(open, NAMESPACES_OF_USER));
+            }
         }
         dirs
     }

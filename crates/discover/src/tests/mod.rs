@@ -34,10 +34,10 @@ fn fake(paths: &[&str]) -> Arc<FakeFs> {
 }
 
 fn scanner(fs: &Arc<FakeFs>, manage: &[&str], runtime: RuntimeDirs) -> Scanner {
-    let config = DiscoverConfig {
-        manage: manage.iter().map(ToString::to_string).collect(),
-        ..DiscoverConfig::default()
-    };
+    scanner_with(fs, DiscoverConfig::managing(manage), runtime)
+}
+
+fn scanner_with(fs: &Arc<FakeFs>, config: DiscoverConfig, runtime: RuntimeDirs) -> Scanner {
     Scanner::new(Arc::clone(fs) as Fs, config, runtime).unwrap()
 }
 

@@ -15,8 +15,7 @@ fn of_kubernetes(fs: &Arc<FakeFs>, root: &Path, caps: &[(&str, u32)]) -> Scanner
         },
         ..DiscoverConfig::default()
     };
-    let runtime = RuntimeDirs::under(root);
-    Scanner::new(Arc::clone(fs) as Fs, config, runtime).unwrap()
+    scanner_with(fs, config, RuntimeDirs::under(root))
 }
 
 type Seen = (String, u32, WeightSource, Option<String>);
@@ -78,9 +77,8 @@ fn an_annotation_of_a_pod_counts_up_to_the_cap_of_its_namespace() {
         );
     }
     // If only containers are managed, the pod's weight still bounds them.
-    let config = DiscoverConfig::managing(&["/kubepods.slice/**/*.scope"]);
     let runtime = RuntimeDirs::under(root.path());
-    let mut scanner = Scanner::new(Arc::clone(&fs) as Fs, config, runtime).unwrap();
+    let mut scanner = scanner(&fs, &["/kubepods.slice/**/*.scope"], runtime);
     assert_eq!(seen(&mut scanner)[0].0, container);
     let weighed = scanner.weighed();
     assert_eq!(

@@ -26,15 +26,13 @@ fn the_first_place_that_states_a_weight_counts() {
     now(400, WeightSource::OciBlockIo);
     db.set_xattr(xattr::WEIGHT, "250").unwrap();
     let config = DiscoverConfig {
-        manage: vec!["/app/*".into()],
         weights: vec![
             ("/app/d*".into(), weight(700)),
             ("/app/**".into(), weight(1)),
         ],
-        ..DiscoverConfig::default()
+        ..DiscoverConfig::managing(&["/app/*"])
     };
-    let fs: Fs = fs;
-    let mut scanner = Scanner::new(fs, config, RuntimeDirs::under(root.path())).unwrap();
+    let mut scanner = scanner_with(&fs, config, RuntimeDirs::under(root.path()));
     scanner.rescan().unwrap();
     assert_eq!(scanner.groups()[0].weight, weight(700));
     assert_eq!(scanner.groups()[0].source, WeightSource::Config);

@@ -50,11 +50,10 @@ fn without_globs_containers_pods_and_machines_are_managed_and_services_are_not()
 fn neither_an_excluded_group_nor_the_groups_below_it_are_managed() {
     let fs = fake(&["/app/db/x", "/app/web"]);
     let config = DiscoverConfig {
-        manage: vec!["/app/**".into()],
         exclude: vec!["/app/db".into()],
-        ..DiscoverConfig::default()
+        ..DiscoverConfig::managing(&["/app/**"])
     };
-    let mut scanner = Scanner::new(Arc::clone(&fs) as Fs, config, RuntimeDirs::none()).unwrap();
+    let mut scanner = scanner_with(&fs, config, RuntimeDirs::none());
     scanner.rescan().unwrap();
     assert_eq!(paths(&scanner), ["/app/web"]);
 }
@@ -145,7 +144,7 @@ fn services_are_managed_beside_containers_when_a_glob_or_their_weight_says_so() 
         manage_also: vec!["/system.slice/web.*".into()],
         ..DiscoverConfig::default()
     };
-    let mut scanner = Scanner::new(fs.clone() as Fs, config, RuntimeDirs::none()).unwrap();
+    let mut scanner = scanner_with(&fs, config, RuntimeDirs::none());
     scanner.rescan().unwrap();
     assert_eq!(paths(&scanner), [&docker, "/system.slice/web.service"]);
     fs.update(db, |group| group.io_weight = Some(800));

@@ -349,11 +349,10 @@ fn a_user_trusted_by_the_configuration_counts_as_root() {
         .set_xattr(xattr::WEIGHT, "700")
         .unwrap();
     let config = DiscoverConfig {
-        manage: vec!["/app/*".into()],
         trust: vec![user()],
-        ..DiscoverConfig::default()
+        ..DiscoverConfig::managing(&["/app/*"])
     };
-    let mut scanner = Scanner::new(Arc::clone(&fs) as Fs, config, RuntimeDirs::none()).unwrap();
+    let mut scanner = scanner_with(&fs, config, RuntimeDirs::none());
     scanner.rescan().unwrap();
     assert!(scanner.weighed().is_empty() && !scanner.groups()[0].delegated);
     assert_eq!(scanner.groups()[0].weight, weight(700));

@@ -54,7 +54,7 @@ struct Access {
 
 impl FakeDirectory {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn alive(&self) -> Result<(), Errno> {
@@ -127,10 +127,8 @@ impl Directory for FakeDirectory {
         }
         let result = state.group.store(file, text, access.no_swappiness);
         drop(state);
-        self.journal
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push((self.path.clone(), file.name().to_owned(), text.to_owned()));
+        let write = (self.path.clone(), file.name().to_owned(), text.to_owned());
+        lock(&self.journal).push(write);
         if let Some(gate) = access.gate {
             gate.pass();
         }
@@ -186,6 +184,11 @@ impl Directory for FakeDirectory {
     fn quirks(&self) -> &Quirks {
         &self.quirks
     }
+}
+
+/// Takes a lock, also after a thread panicked while it held it.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The file of this name. An unknown name is a mistake in the test.

@@ -1,6 +1,6 @@
 //! Faults that tests inject.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
@@ -41,33 +41,23 @@ impl Gate {
 
     /// Lets everybody through, now and later.
     pub fn open(&self) {
-        self.0
-             .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .open = true;
+        self.lock().open = true;
         self.0 .1.notify_all();
     }
 
     /// Writers that wait at it now.
     pub fn waiting(&self) -> usize {
-        self.0
-             .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .waiting
+        self.lock().waiting
     }
 
     pub(super) fn pass(&self) {
-        let mut state = self.0 .0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         state.waiting += 1;
-        while !state.open {
-            state = self
-                .0
-                 .1
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        state.waiting -= 1;
+        let passed = self.0 .1.wait_while(state, |state| !state.open);
+        passed.unwrap_or_else(PoisonError::into_inner).waiting -= 1;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0 .0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

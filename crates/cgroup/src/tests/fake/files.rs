@@ -47,11 +47,6 @@ impl FakeHost {
         self.lock().files.remove(path);
     }
 
-    /// All paths that have a text.
-    pub fn paths(&self) -> Vec<String> {
-        self.lock().files.keys().cloned().collect()
-    }
-
     /// Number of reads of each file, by path.
     pub fn reads(&self) -> BTreeMap<String, u32> {
         self.lock().reads.clone()

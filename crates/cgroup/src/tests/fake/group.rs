@@ -24,8 +24,6 @@ pub struct FakeGroup {
     pub file_writeback: Bytes,
     pub active_file: Bytes,
     pub refault_pages: u64,
-    /// `workingset_activate_file`.
-    pub activate_pages: u64,
     pub memory_some_us: u64,
     pub memory_full_us: u64,
     pub io_some_us: u64,
@@ -85,7 +83,6 @@ impl Default for FakeGroup {
             file_writeback: Bytes::ZERO,
             active_file: Bytes::ZERO,
             refault_pages: 0,
-            activate_pages: 0,
             memory_some_us: 0,
             memory_full_us: 0,
             io_some_us: 0,
@@ -222,7 +219,7 @@ impl FakeGroup {
             ("unevictable", 0),
             ("workingset_refault_anon", 0),
             ("workingset_refault_file", self.refault_pages),
-            ("workingset_activate_file", self.activate_pages),
+            ("workingset_activate_file", 0),
             ("pgscan", 0),
             ("pgsteal", 0),
         ] {

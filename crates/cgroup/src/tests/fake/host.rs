@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use justitia_policy::snapshot::{GroupId, Host};
@@ -13,7 +13,7 @@ use justitia_policy::units::Bytes;
 use rustix::event::{eventfd, EventfdFlags};
 use rustix::io::Errno;
 
-use super::directory::{known, normal, FakeDirectory, Journal};
+use super::directory::{known, lock, normal, FakeDirectory, Journal};
 use super::process::{self, FakeProcess, Life};
 use super::{FakeGate, FakeGroup, Fault};
 use crate::file::{cost_path, directory_id, disk_name, disk_path};
@@ -74,7 +74,7 @@ impl FakeFs {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn directory(&self, path: &str) -> Arc<FakeDirectory> {
@@ -144,7 +144,7 @@ impl FakeFs {
                 FakeDirectory::notify(&inner, File::MemoryEvents);
                 for pid in &inner.pids {
                     if let Some(life) = state.processes.remove(pid) {
-                        life.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
+                        lock(&life).ended = true;
                     }
                 }
             }
@@ -247,18 +247,12 @@ impl FakeFs {
 
     /// Every write by us that reached a file, in order: path, file, text.
     pub fn writes(&self) -> Vec<(String, String, String)> {
-        self.journal
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.journal).clone()
     }
 
     /// Forgets the writes so far.
     pub fn clear_writes(&self) {
-        self.journal
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+        lock(&self.journal).clear();
     }
 
     /// Changes a group's `memory.events` and wakes its watchers.
@@ -303,12 +297,7 @@ impl FakeFs {
     }
 
     fn change_life(&self, pid: u32, change: impl FnOnce(&mut Life)) {
-        change(
-            &mut self
-                .life(pid)
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        change(&mut lock(&self.life(pid)));
     }
 
     /// Sets a process's byte totals and counts one more system call for each further 64 KiB. As in the
@@ -340,7 +329,7 @@ impl FakeFs {
         let child = self.end(pid);
         let parent = self.lock().processes.get(&child.parent).cloned();
         if let Some(parent) = parent {
-            let mut parent = parent.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut parent = lock(&parent);
             parent.io.rchar += child.io.rchar;
             parent.io.wchar += child.io.wchar;
             parent.io.syscr += child.io.syscr;
@@ -350,7 +339,7 @@ impl FakeFs {
 
     fn end(&self, pid: u32) -> Life {
         let life = self.life(pid);
-        let mut life = life.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut life = lock(&life);
         life.ended = true;
         self.leave(pid);
         self.lock().processes.remove(&pid);
