@@ -25,7 +25,7 @@ pub(crate) struct Memo {
     pub activity: Activity,
     pub demand: Option<Bytes>,
     pub non_file: Option<Bytes>,
-    /// Seconds for which its bandwidth or its contention has been unknown.
+    /// Seconds for which its bandwidth or its contention has been unknown, or the bandwidth of some contender.
     pub blind_s: f64,
     pub controller: Controller,
     /// Its weight, with which the controller learned.

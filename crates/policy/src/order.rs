@@ -37,8 +37,9 @@ pub(crate) fn order(
     let weights = share::proportions(members, |i| members[i].decision.participant);
     let learns_s = if suspended { 0.0 } else { elapsed_s };
     move_gains(members, &weights, &config.feedback, learns_s);
+    let blind = members.iter().any(|m| is_unknown_contender(m, config));
     for member in members.iter_mut() {
-        release(member, elapsed_s);
+        release(member, blind, elapsed_s);
     }
     limit_participants(members, &participants, &weights, gated);
     limit_mixed(members, participants.len());
@@ -106,9 +107,18 @@ fn move_gains(members: &mut [Member], weights: &[f64], config: &FeedbackConfig, 
     }
 }
 
+/// True if the group contends with others, and its bandwidth is unknown. Reads are unknown for some seconds after an
+/// agent has started.
+fn is_unknown_contender(member: &Member, config: &Config) -> bool {
+    let orders = config.objective.orders(member.memo.activity.writer());
+    let unknown = member.memo.rates.bytes_per_s().is_none();
+    member.leaf && member.contends() && orders && unknown
+}
+
 /// Lifts the limit of a group whose state is known; the later functions limit contenders again. A group whose
-/// state is unknown gets its blind limit, and an inner group the operator's.
-fn release(member: &mut Member, elapsed_s: f64) {
+/// state is unknown gets its blind limit, and so do all while a contender is unknown (`blind`). An inner group gets the
+/// operator's.
+fn release(member: &mut Member, blind: bool, elapsed_s: f64) {
     if !member.leaf {
         member.limit_as_before();
         return;
@@ -116,6 +126,7 @@ fn release(member: &mut Member, elapsed_s: f64) {
     member.note_growth();
     let memo = &mut member.memo;
     let known = memo.rates.bytes_per_s().is_some() && memo.activity.contending().is_some();
+    let known = known && !blind;
     memo.blind_s = if known { 0.0 } else { memo.blind_s + elapsed_s };
     let limit = if known {
         Some(Limit::Max)

@@ -24,9 +24,6 @@ use crate::rates::Rates;
 const AVERAGED_S: f64 = 6.0;
 /// A group whose smoothed stalls fall below this part of the threshold stops contending.
 const LEAVE: f64 = 0.25;
-/// Seconds after which a group that neither moves bytes nor waits has stopped. Waits for a commit of the file system's
-/// journal are no stalls, and a group that gets no CPU has none either.
-const STOPPED_S: f64 = 2.5;
 /// Below this many bytes a second a group is idle.
 const IDLE_BYTES_PER_S: f64 = 4096.0;
 /// A group becomes a writer above this written part of its traffic.
@@ -62,8 +59,6 @@ pub(crate) struct Activity {
     mix: Mix,
     /// It moved next to nothing in the last period.
     pub idle: bool,
-    /// Seconds for which it has neither moved bytes nor waited.
-    still_s: f64,
 }
 
 /// The part of its traffic that a group writes.
@@ -115,9 +110,10 @@ impl Activity {
         let idle = rates.bytes_per_s().is_some_and(|b| b < IDLE_BYTES_PER_S);
         let begins = rates.stalled.is_some_and(|now| now > stall_share);
         let stays = stalled.is_some_and(|stalled| stalled > stall_share * LEAVE);
-        let still = idle && rates.stalled.is_some_and(|now| now == 0.0);
-        let still_s = if still { self.still_s + elapsed_s } else { 0.0 };
-        let contending = begins || (self.contending && stays && still_s < STOPPED_S);
+        // A group that neither moves bytes nor waits has stopped. A group that pauses between two bursts has
+        // not.
+        let stopped = idle && rates.stalled.is_some_and(|now| now == 0.0);
+        let contending = begins || (self.contending && stays && !stopped);
         Activity {
             stalled,
             cpu_stalled: smooth(self.cpu_stalled, rates.cpu_stalled, elapsed_s),
@@ -127,7 +123,6 @@ impl Activity {
             contending,
             mix: self.mix.after(writes),
             idle,
-            still_s,
             ..self
         }
     }
@@ -222,20 +217,6 @@ mod tests {
         assert_eq!(paused.contending(), Some(true));
         let rested = (0..60).fold(paused, |h, _| h.after(&rates(0.0, 0.0), stall_share, 1.0));
         assert_eq!(rested.contending(), Some(false));
-    }
-
-    #[test]
-    fn a_group_stops_contending_when_it_neither_moves_bytes_nor_waits_for_three_seconds() {
-        let stall_share = FeedbackConfig::default().stall_share;
-        let still = Rates {
-            written_per_s: Some(0.0),
-            ..rates(0.0, 0.0)
-        };
-        let mut activity = settled(&rates(0.5, 0.0));
-        for contends in [true, true, false] {
-            activity = activity.after(&still, stall_share, 1.0);
-            assert_eq!(activity.contending(), Some(contends));
-        }
     }
 
     #[test]

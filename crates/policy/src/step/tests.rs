@@ -74,6 +74,36 @@ fn seeing(
     (snapshot, plan)
 }
 
+/// The next agent knows the reads of some groups earlier than those of others.
+#[test]
+fn limits_stay_while_the_bandwidth_of_a_contender_is_unknown() {
+    let config = Config::default();
+    let mut snapshot = contended();
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+    let mut pass = |snapshot: &mut Snapshot, known: usize, elapsed: Duration| {
+        apply(snapshot, &plan);
+        pass_a_second(snapshot, [10_000_000; 4], 900_000);
+        let mut seen = snapshot.clone();
+        for group in &mut seen.groups[1 + known..] {
+            group.traffic.read_bytes = None;
+        }
+        (state, plan) = step(&state, &seen, &config, elapsed);
+    };
+    for _ in 0..20 {
+        pass(&mut snapshot, 4, SECOND);
+    }
+    let lightest = |snapshot: &Snapshot| snapshot.groups[1].knobs.high;
+    assert!(matches!(lightest(&snapshot), Some(Limit::Bytes(_))));
+    for (known, elapsed) in [(0, Duration::ZERO), (1, SECOND), (1, SECOND), (4, SECOND)] {
+        pass(&mut snapshot, known, elapsed);
+        assert!(matches!(lightest(&snapshot), Some(Limit::Bytes(_))));
+    }
+    for _ in 0..60 {
+        pass(&mut snapshot, 1, SECOND);
+    }
+    assert_eq!(lightest(&snapshot), Some(Limit::Max), "unknown for long");
+}
+
 fn after(seconds: u32, stall_us: u64, config: &Config) -> (Snapshot, Plan) {
     seeing(seconds, stall_us, config, |_| ())
 }
