@@ -325,7 +325,8 @@ fn the_gate_works(architecture: Architecture, series: Series, more: &str) -> Str
     if own_kernel().is_some() {
         return report;
     }
-    assert!(ordered < 0.5, "{report}");
+    let status = line(&report, "stride: ");
+    assert!(ordered < 0.5, "{stride:?}, {status}\n{report}");
     // A gate that keeps the flushers idle costs nine tenths. Without a gate, writers are ahead of the disk by
     // what the page cache absorbs in so short a time.
     assert!(sum(&stride) > 0.5 * sum(&free), "{report}");
