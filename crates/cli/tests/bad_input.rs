@@ -83,6 +83,7 @@ fn wrong_arguments_are_wrong_usage() {
         ("probe", "no command given", "justitia --help"),
         ("probe mysq", "mysq", "did you mean mysql?"),
         ("probe mysql", "--min-tps", "justitia probe mysql --help"),
+        ("probe exec --once ", "no program", "after --"),
         (
             "probe exec --interval 1ms true",
             "--interval 1ms",
@@ -366,6 +367,7 @@ fn a_range_message_names_the_key_the_value_and_the_range() {
         ),
         ("trust = [-1]", "trust is not a whole number from 0"),
         ("state_dir = 5", "state_dir is not a text in quotes"),
+        ("[disk.models]\n'' = 'rbps=1'", "a model's disk has no name"),
         ("state_dir = ''", "state_dir \"\" is not an absolute path"),
         (
             "state_dir = 'run'",

@@ -64,7 +64,7 @@ pub(super) fn choose(kind: &Kind) -> Result<Chosen, Error> {
         Kind::Log(args) => of_log(args),
         Kind::Prometheus(args) => of_prometheus(args, timeout)?,
         Kind::Exec(args) => (
-            of_exec(args, timeout, &running),
+            of_exec(args, timeout, &running)?,
             of_limits(&args.limits)?,
             None,
         ),
@@ -306,14 +306,24 @@ fn of_prometheus(args: &PrometheusArgs, timeout: Duration) -> Result<Made, Error
     Ok((open, of_limits(&args.limits)?, secure.then_some(tls)))
 }
 
-fn of_exec(args: &ExecArgs, timeout: Duration, running: &exec::Running) -> Open {
+fn of_exec(args: &ExecArgs, timeout: Duration, running: &exec::Running) -> Result<Open, Error> {
+    if args
+        .command
+        .first()
+        .is_none_or(|program| program.is_empty())
+    {
+        return Err(Error::usage(
+            "the command has no program",
+            "give a program and its arguments after --",
+        ));
+    }
     let config = exec::Config {
         command: args.command.clone(),
         prints: args.limits.red.is_some() || args.limits.yellow.is_some(),
         timeout,
         running: running.clone(),
     };
-    opener(config, exec::Exec::new)
+    Ok(opener(config, exec::Exec::new))
 }
 
 fn check_url(url: &str) -> Result<(), Error> {

@@ -112,7 +112,7 @@ fn namespace<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
         let good = text == EVERY_NAMESPACE || !text.is_empty() && text.bytes().all(fits);
         good.then(|| text.to_owned()).ok_or_else(|| {
             (
-                format!("{text} is not the name of a namespace"),
+                format!("{text:?} is not the name of a namespace"),
                 "use a namespace's name, or \"*\" for those that are not listed".into(),
             )
         })

@@ -414,7 +414,11 @@ fn pods_have_weights_by_class_and_caps_by_namespace_and_the_section_is_checked()
             "caps = { shop = 'x' }",
             "weight \"x\" of shop is not a number from 1 to 10000",
         ),
-        ("caps = { Shop = 3 }", "Shop is not the name of a namespace"),
+        (
+            "caps = { Shop = 3 }",
+            "\"Shop\" is not the name of a namespace",
+        ),
+        ("caps = { '' = 3 }", "\"\" is not the name of a namespace"),
     ] {
         let (found, remedy) = refusal(&format!("[kubernetes]\n{text}\n"));
         assert_eq!(found, format!("j.toml:2: {cause}"));

@@ -127,6 +127,12 @@ impl Default for DiskSettings {
 fn models<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, CostModel>, D::Error> {
     let texts = BTreeMap::<String, String>::deserialize(from)?;
     let models = texts.into_iter().map(|(disk, text)| {
+        if disk.is_empty() {
+            return Err(error((
+                "a model's disk has no name".to_owned(),
+                "use the name in /sys/block, such as nvme0n1".to_owned(),
+            )));
+        }
         let model = CostModel::parse(&format!("ctrl=user {text}")).filter(CostModel::is_whole);
         let remedy = "write rbps, rseqiops, rrandiops, wbps, wseqiops and wrandiops, each =NUMBER";
         model.map(|model| (disk.clone(), model)).ok_or_else(|| {
