@@ -125,8 +125,8 @@ fn release(member: &mut Member, blind: bool, elapsed_s: f64) {
     }
     member.note_growth();
     let memo = &mut member.memo;
-    let known = memo.rates.bytes_per_s().is_some() && memo.activity.contending().is_some();
-    let known = known && !blind;
+    let (bandwidth, contends) = (memo.rates.bytes_per_s(), memo.activity.contending());
+    let known = bandwidth.is_some() && contends.is_some() && !blind;
     memo.blind_s = if known { 0.0 } else { memo.blind_s + elapsed_s };
     let limit = if known {
         Some(Limit::Max)

@@ -31,7 +31,7 @@ fn running(line: &str, script: &str) -> Child {
         .unwrap()
 }
 
-/// What it said on stderr, after its end.
+/// The text on its stderr, after its end.
 fn said(child: &mut Child) -> String {
     let mut said = String::new();
     let mut stderr = child.stderr.take().unwrap();
