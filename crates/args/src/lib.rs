@@ -10,7 +10,7 @@ use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::Parser;
+use clap::{Command, CommandFactory, Parser};
 use justitia_report::say::{self, two_lines};
 use justitia_report::{Error, Exit};
 
@@ -22,7 +22,7 @@ pub mod web;
 pub fn main<C: Parser>(run: impl FnOnce(&C) -> Result<(), Error>) -> ExitCode {
     let arguments = match C::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return answer(&error),
+        Err(error) => return answer::<C>(&error),
     };
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
@@ -34,7 +34,7 @@ pub fn main<C: Parser>(run: impl FnOnce(&C) -> Result<(), Error>) -> ExitCode {
 ///
 /// The refusal of a value parser is two lines: the rest of a cause that begins with the option and the value, and
 /// the remedy.
-pub fn answer(error: &clap::Error) -> ExitCode {
+pub fn answer<C: CommandFactory>(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let printed = error.print();
         return match printed {
@@ -42,7 +42,8 @@ pub fn answer(error: &clap::Error) -> ExitCode {
             _ => ExitCode::SUCCESS,
         };
     }
-    let (cause, remedy) = usage(error);
+    let command = command_of(C::command(), std::env::args().skip(1));
+    let (cause, remedy) = usage(error, &command);
     two_lines(&cause, &remedy);
     ExitCode::from(Exit::Usage.code())
 }
@@ -58,7 +59,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-fn usage(error: &clap::Error) -> (String, String) {
+fn usage(error: &clap::Error, command: &str) -> (String, String) {
     if let Some(refusal) = refused_value(error) {
         return refusal;
     }
@@ -67,7 +68,7 @@ fn usage(error: &clap::Error) -> (String, String) {
     {
         return (
             "no command given".into(),
-            "see justitia --help for the commands".into(),
+            format!("see {command} --help for the commands"),
         );
     }
     let text = error.to_string();
@@ -79,7 +80,7 @@ fn usage(error: &clap::Error) -> (String, String) {
     let cause = cause.strip_prefix("error: ").unwrap_or(&cause).to_owned();
     (
         cause,
-        suggestion(error).unwrap_or_else(|| format!("see {} --help", command_of(error))),
+        suggestion(error).unwrap_or_else(|| format!("see {command} --help")),
     )
 }
 
@@ -132,21 +133,17 @@ fn clap_words(source: &(dyn std::error::Error + 'static), words: &str) -> (Strin
     (format!("is refused: {words}"), "see the command's --help")
 }
 
-/// The words of the command that was given, from the error's usage: `justitia color set`.
-fn command_of(error: &clap::Error) -> String {
-    let usage = match error.get(ContextKind::Usage) {
-        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
-        _ => String::new(),
-    };
-    let words = usage
-        .split_whitespace()
-        .skip_while(|word| !word.starts_with("justitia"));
-    let words = words.take_while(|word| word.starts_with(|first: char| first.is_ascii_lowercase()));
-    let words: Vec<&str> = words.collect();
-    if words.is_empty() {
-        return "justitia".into();
+/// The words of the command in these arguments: `justitia color set`. clap's errors do not always name it.
+fn command_of(mut command: Command, arguments: impl Iterator<Item = String>) -> String {
+    let name = command.get_bin_name().unwrap_or(command.get_name());
+    let mut words = name.to_owned();
+    for argument in arguments {
+        if let Some(below) = command.find_subcommand(&argument).cloned() {
+            words = format!("{words} {argument}");
+            command = below;
+        }
     }
-    words.join(" ")
+    words
 }
 
 fn suggestion(error: &clap::Error) -> Option<String> {

@@ -23,7 +23,7 @@ struct Cli {
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return justitia_args::answer(&error),
+        Err(error) => return justitia_args::answer::<Cli>(&error),
     };
     match justitia_lab::main(&cli.lab) {
         Ok(()) => ExitCode::SUCCESS,
