@@ -87,6 +87,21 @@ pub struct DatabaseJob {
     /// Declared instead of its color.
     #[serde(default)]
     pub lie: Option<Lie>,
+    /// It runs this instead of a database, in the phases with an offered load.
+    #[serde(default)]
+    pub neighbor: Option<Neighbor>,
+}
+
+/// A program beside a database. Its transactions are its units of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Neighbor {
+    /// `tar` of the whole data disk, repeatedly; a unit is 100 records of 10 KiB.
+    Backup,
+    /// Appends to a log and syncs it; a unit is 1 MiB.
+    Log,
+    /// Compiles; a unit is one file.
+    Build,
 }
 
 /// The measurement of one boot.

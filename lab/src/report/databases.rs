@@ -140,7 +140,10 @@ fn rates(document: &Document) -> String {
             if let Some(rate) = container.offered_tps[phase] {
                 headings.push(format!("{} {}", escape(name), escape(&container.name)));
                 columns.push((phase, index));
-                offered.push(rate.to_string());
+                offered.push(match container.neighbor {
+                    Some(_) => "–".to_owned(),
+                    None => rate.to_string(),
+                });
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::known;
-use crate::experiments::databases::analysis::{Document, Figures};
+use crate::experiments::databases::analysis::{databases, Document, Figures};
 
 /// Transactions, satisfied time and the median rate of each container in each phase.
 pub fn render(document: &Document) -> String {
@@ -20,7 +20,7 @@ pub fn render(document: &Document) -> String {
         "others MB",
         "free MB"
     );
-    for container in &settings.containers {
+    for container in settings.containers.iter().filter(|c| c.neighbor.is_none()) {
         let _ = write!(text, "{:>9}", format!("{} sat.", container.name));
     }
     text.push('\n');
@@ -36,18 +36,19 @@ pub fn render(document: &Document) -> String {
             known(figures.others_mb, 0),
             known(figures.free_mb, 0)
         );
-        for container in &figures.containers {
+        for container in databases(settings, &figures.containers) {
             let _ = write!(text, "{:>9}", percent(container.satisfied));
         }
         text.push('\n');
     }
     let _ = writeln!(text, "\nmedian transactions per second");
     for (index, container) in settings.containers.iter().enumerate() {
-        let _ = write!(
-            text,
-            "{:<14}",
-            format!("{} ({})", container.name, container.objective_tps)
-        );
+        let objective = match container.neighbor {
+            Some(_) => "units".to_owned(),
+            None => container.objective_tps.to_string(),
+        };
+        let name = format!("{} ({objective})", container.name);
+        let _ = write!(text, "{name:<14}");
         for phase in &settings.phases {
             let _ = write!(text, "{phase:>9}");
         }

@@ -184,12 +184,14 @@ pub fn figures(settings: &Settings, series: &[Series]) -> Figures {
     let phase_transactions = (0..settings.phases.len())
         .map(|phase| {
             let of = |c: &ContainerFigures| c.phases.get(phase).map_or(0.0, |p| p.transactions);
-            containers.iter().map(of).sum()
+            databases(settings, &containers).map(of).sum()
         })
         .collect();
     let satisfied: Vec<f64> = containers.iter().filter_map(|c| c.satisfied).collect();
     Figures {
-        transactions: containers.iter().map(|c| c.transactions).sum(),
+        transactions: databases(settings, &containers)
+            .map(|c| c.transactions)
+            .sum(),
         satisfied: mean(&satisfied),
         phase_transactions,
         cache_mb: series
@@ -200,6 +202,16 @@ pub fn figures(settings: &Settings, series: &[Series]) -> Figures {
         free_mb: None,
         containers,
     }
+}
+
+/// The figures of the containers that run a database.
+pub fn databases<'a>(
+    settings: &'a Settings,
+    figures: &'a [ContainerFigures],
+) -> impl Iterator<Item = &'a ContainerFigures> {
+    let each = settings.containers.iter().zip(figures);
+    each.filter(|(job, _)| job.neighbor.is_none())
+        .map(|(_, figures)| figures)
 }
 
 fn container(job: &DatabaseJob, series: &Series) -> ContainerFigures {

@@ -17,6 +17,9 @@ use justitia_machine::vm::{DataDisk, VmSpec};
 /// Debian packages that a guest needs for the databases.
 pub const PACKAGES: &[&str] = &["mariadb-server-core", "sysbench"];
 
+/// ... and for the neighbors of a database.
+pub const NEIGHBORS_PACKAGES: &[&str] = &["tar", "tcc"];
+
 /// Incremented when the creation changes, to invalidate cached images.
 const LAYOUT: u32 = 1;
 

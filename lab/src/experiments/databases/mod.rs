@@ -193,6 +193,9 @@ fn machine(
     let phases = settings.phases.len() as u64 * u64::from(settings.phase_s);
     let warm_s = settings.database_bytes * settings.containers.len() as u64
         / (u64::from(choices.disk_mb_per_s) * 250_000);
+    let neighbors = settings.containers.iter().any(|c| c.neighbor.is_some());
+    let packages = image::PACKAGES.iter();
+    let packages = packages.chain(image::NEIGHBORS_PACKAGES.iter().filter(|_| neighbors));
     // If the guest makes its own disk, this one is only read once.
     let limited = settings.memory_disk().is_none();
     Ok(Machine::from(VmSpec {
@@ -202,7 +205,7 @@ fn machine(
         disk_iops: limited.then_some(settings.disk_iops),
         data: DataDisk::From(image),
         modules: guest_modules(None),
-        extra_packages: image::PACKAGES.iter().map(|p| (*p).to_owned()).collect(),
+        extra_packages: packages.map(|p| (*p).to_owned()).collect(),
         clock: choices.clock,
         ..VmSpec::new(
             kernel,

@@ -7,7 +7,7 @@
 //! be long enough for it.
 
 use crate::policy::Policy;
-use crate::protocol::databases::{Keys, Start};
+use crate::protocol::databases::{Keys, Neighbor, Start};
 
 /// A container of a scenario; rates are those of the paper.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +18,8 @@ pub struct Container {
     pub limit_mb: u32,
     /// Offered load in each phase; 0: it is stopped.
     pub offered: &'static [u32],
+    /// It runs this instead of a database, in the phases with a load.
+    pub neighbor: Option<Neighbor>,
 }
 
 #[derive(Debug)]
@@ -75,7 +77,7 @@ pub const POLICIES: &[Policy] = &[
     Policy::Proportional,
 ];
 
-pub const ALL: [&Scenario; 3] = [&ONE, &TWO, &EIGHT];
+pub const ALL: [&Scenario; 4] = [&ONE, &TWO, &EIGHT, &NEIGHBORS];
 
 /// One container alone: the value of a cache here, and the maximum throughput of one container.
 pub const ONE: Scenario = Scenario {
@@ -174,6 +176,41 @@ pub const EIGHT: Scenario = Scenario {
     policies: POLICIES,
 };
 
+/// A database whose rows fit into memory, and work that memory does not help.
+pub const NEIGHBORS: Scenario = Scenario {
+    name: "database-neighbors",
+    claim: "a database that fits into memory serves beside a backup, a log writer and a build what it serves alone",
+    method: "Container A runs a MariaDB whose database fits into memory, under a constant load. In \
+             phase alone it has no neighbor. In phase backup a container of the same weight runs tar \
+             over the whole data disk, which is larger than memory; in phase log one appends to a \
+             log and syncs each MiB; in phase build one compiles. Each phase begins with the \
+             database in the page cache.",
+    expected: "A serves in each phase what it serves alone, and each neighbor does as much as under \
+               no limits. The neighbors' transactions are units: 1.02 MB read, 1 MiB written, one \
+               file compiled.",
+    containers: &[
+        container("A", 1700, 1000, &[2000, 2000, 2000, 2000]),
+        neighbor("backup", Neighbor::Backup, &[0, 1, 0, 0]),
+        neighbor("log", Neighbor::Log, &[0, 0, 1, 0]),
+        neighbor("build", Neighbor::Build, &[0, 0, 0, 1]),
+    ],
+    phases: &[
+        ("alone", Start::Warm),
+        ("backup", Start::Warm),
+        ("log", Start::Warm),
+        ("build", Start::Warm),
+    ],
+    paper_high: 2000,
+    high: 300,
+    phase_s: 60,
+    memory_bytes: 288 << 20,
+    database_bytes: 80 << 20,
+    keys: Keys::Uniform,
+    threads: 8,
+    disk_iops: 600,
+    policies: &[Policy::Conventional, Policy::Proportional],
+};
+
 const fn container(
     name: &'static str,
     objective: u32,
@@ -185,6 +222,14 @@ const fn container(
         objective,
         limit_mb,
         offered,
+        neighbor: None,
+    }
+}
+
+const fn neighbor(name: &'static str, work: Neighbor, offered: &'static [u32]) -> Container {
+    Container {
+        neighbor: Some(work),
+        ..container(name, 1700, 0, offered)
     }
 }
 
@@ -222,7 +267,8 @@ mod tests {
     #[test]
     fn only_the_sixth_phase_of_two_stops_a_container() {
         let mut stopped = Vec::new();
-        for container in ALL.iter().flat_map(|scenario| scenario.containers) {
+        let containers = ALL.iter().flat_map(|scenario| scenario.containers);
+        for container in containers.filter(|container| container.neighbor.is_none()) {
             let rates = container.offered.iter().enumerate();
             let none = rates.filter(|(_, rate)| **rate == 0);
             stopped.extend(none.map(|(phase, _)| (container.name, phase)));

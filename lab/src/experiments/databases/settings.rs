@@ -61,8 +61,15 @@ impl Settings {
             // The paper's subject is memory, so nothing else may distinguish the containers.
             scheduler: Scheduler::None,
         };
+        // Static limits divide what the databases hold, and a neighbor begins with nothing.
+        let neighbors = scenario.containers.iter().any(|c| c.neighbor.is_some());
+        let possible = if neighbors {
+            scenario.policies
+        } else {
+            POLICIES
+        };
         let choices =
-            Choices::from_args(args, scenario.name, (scenario.policies, POLICIES), defaults)?;
+            Choices::from_args(args, scenario.name, (scenario.policies, possible), defaults)?;
         if choices.volume.is_some() {
             return Err(LabError::usage(
                 "--volume is not for experiments with databases",
@@ -144,6 +151,7 @@ fn containers(
                 .map(|&offered| (offered > 0).then(|| scenario.scale(offered, rate)))
                 .collect(),
             lie: None,
+            neighbor: container.neighbor,
         })
         .collect();
     for text in lies {

@@ -122,7 +122,10 @@ fn prepare_guest(
     let read_ahead = Path::new("/sys/block")
         .join(&data.name)
         .join("queue/read_ahead_kb");
-    files::write(&read_ahead, READ_AHEAD_KB)?;
+    // A backup reads with the kernel's default.
+    if job.containers.iter().all(|c| c.neighbor.is_none()) {
+        files::write(&read_ahead, READ_AHEAD_KB)?;
+    }
     fact("read_ahead_kb", files::read(&read_ahead)?);
     fact("mount_options", setup::mount_data(&data, "")?);
     setup::make_group("/app")?;
@@ -131,13 +134,26 @@ fn prepare_guest(
     Ok(data)
 }
 
+/// The servers of databases, and their places.
+fn databases<'a>(
+    job: &'a DatabasesJob,
+    servers: &'a [Server],
+) -> impl Iterator<Item = (&'a Server, usize)> {
+    let each = servers.iter().zip(0..);
+    each.filter(|(_, at)| job.containers[*at].neighbor.is_none())
+}
+
 fn start_servers(job: &DatabasesJob) -> Result<Vec<Server>> {
     progress(&format!("starting {} servers", job.containers.len()));
     let mut servers = Vec::new();
     for (index, container) in job.containers.iter().enumerate() {
-        servers.push(Server::start(index, container, job.scheduler)?);
+        let server = Server::new(index, container);
+        if container.neighbor.is_none() {
+            server.start(index, container, job.scheduler)?;
+        }
+        servers.push(server);
     }
-    for server in &servers {
+    for (server, _) in databases(job, &servers) {
         server.wait_until_ready()?;
     }
     Ok(servers)

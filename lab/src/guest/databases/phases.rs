@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{ensure, Result};
 
 use super::color::judge;
+use super::databases;
 use super::look::look;
 use super::probe::{declared, Declarer};
 use super::server::Server;
@@ -35,6 +36,8 @@ struct Clients {
     done: f64,
     declarer: Option<Declarer>,
     stopped: bool,
+    /// Its neighbor runs.
+    works: bool,
 }
 
 #[derive(Debug)]
@@ -97,7 +100,7 @@ impl<'a> Phases<'a> {
                     progress(&self.status(phase));
                 }
             }
-            self.stop_clients();
+            self.stop_clients()?;
             self.spans.push((begin_s, self.now_s()));
         }
         for declarer in self.clients.iter_mut().filter_map(|c| c.declarer.take()) {
@@ -107,9 +110,9 @@ impl<'a> Phases<'a> {
     }
 
     fn start_declarers(&mut self) -> Result<()> {
-        for (index, container) in self.job.containers.iter().enumerate() {
+        for (server, index) in databases(self.job, self.servers) {
+            let container = &self.job.containers[index];
             let group = load_group(&container.name)?;
-            let server = &self.servers[index];
             let declarer = Declarer::start(container, server, self.job.threads, &group)?;
             self.clients[index].declarer = Some(declarer);
         }
@@ -135,7 +138,7 @@ impl<'a> Phases<'a> {
             Start::Warm => progress("reading the databases"),
         }
         let mut readers = Vec::new();
-        for (index, server) in self.servers.iter().enumerate() {
+        for (server, index) in databases(self.job, self.servers) {
             if !self.clients[index].stopped {
                 readers.push(server.read_all(index)?);
             }
@@ -150,7 +153,15 @@ impl<'a> Phases<'a> {
     fn start_clients(&mut self, phase: usize) -> Result<()> {
         for (index, container) in self.job.containers.iter().enumerate() {
             let clients = &mut self.clients[index];
-            let Some(rate) = container.offered_tps.get(phase).copied().flatten() else {
+            let offered = container.offered_tps.get(phase).copied().flatten();
+            if container.neighbor.is_some() {
+                if offered.is_some() {
+                    self.servers[index].start(index, container, self.job.scheduler)?;
+                    clients.works = true;
+                }
+                continue;
+            }
+            let Some(rate) = offered else {
                 if !clients.stopped {
                     if let Some(declarer) = clients.declarer.take() {
                         declarer.stop();
@@ -180,13 +191,18 @@ impl<'a> Phases<'a> {
         Ok(())
     }
 
-    fn stop_clients(&mut self) {
-        for clients in &mut self.clients {
+    fn stop_clients(&mut self) -> Result<()> {
+        for (clients, server) in self.clients.iter_mut().zip(self.servers) {
             if let Some(sysbench) = clients.running.take() {
                 clients.done += sysbench.said().transactions;
                 sysbench.stop();
             }
+            if std::mem::take(&mut clients.works) {
+                clients.done += server.units()? as f64;
+                server.stop()?;
+            }
         }
+        Ok(())
     }
 
     fn sample(&mut self, phase: usize) -> Result<()> {
@@ -215,6 +231,13 @@ impl<'a> Phases<'a> {
                     judge(container.objective_tps, offered, job.threads, tps, queue)
                 });
             }
+            if clients.works {
+                server.ensure_alive()?;
+                sample.transactions += server.units()? as f64;
+                let before = self.series[index].last();
+                let before = before.map_or(0.0, |sample| sample.transactions);
+                sample.tps = Some(sample.transactions - before);
+            }
             if let Some(declarer) = &mut clients.declarer {
                 declarer.tick()?;
                 sample.declared = declared(&server.group);
@@ -228,7 +251,8 @@ impl<'a> Phases<'a> {
     fn status(&self, phase: usize) -> String {
         let mut line = format!("phase {}:", phase + 1);
         for (server, samples) in self.servers.iter().zip(&self.series) {
-            let Some(sample) = samples.last() else {
+            let running = |sample: &&DatabaseSample| sample.memory_bytes.is_some();
+            let Some(sample) = samples.last().filter(running) else {
                 continue;
             };
             let tps = sample.tps.map_or("-".to_owned(), |tps| format!("{tps:.0}"));

@@ -112,6 +112,7 @@ mod tests {
             limit_part: 1000,
             offered_tps: vec![Some(800)],
             lie: None,
+            neighbor: None,
         };
         let line = arguments(&job, Path::new("/s"), 8).join(" ");
         assert!(line.starts_with("probe mysql "), "{line}");

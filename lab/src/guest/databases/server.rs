@@ -20,7 +20,7 @@ use crate::guest::container::system_binds;
 use crate::guest::oci::{Bind, Bundle};
 use crate::guest::setup::{data_dir, enter_group, CGROUP, STATE};
 use crate::guest::{container, files, holds_within};
-use crate::protocol::databases::DatabaseJob;
+use crate::protocol::databases::{DatabaseJob, Neighbor};
 use crate::protocol::Scheduler;
 
 /// Options for both creating and serving.
@@ -63,6 +63,37 @@ const SERVE: &[&str] = &[
     "--max-connections=64",
     "--thread-cache-size=64",
 ];
+
+/// The end of a line in a neighbor's log that stands for a unit of its work.
+const UNIT: &str = "unit";
+
+/// What a neighbor runs, with the data disk at `/data`.
+const fn script(work: Neighbor) -> &'static str {
+    match work {
+        // tar skips the contents if it sees that its output is /dev/null.
+        Neighbor::Backup => {
+            "while :; do tar -cf - -C /data --checkpoint=100 --checkpoint-action=echo=unit . | cat >/dev/null; done"
+        }
+        Neighbor::Log => {
+            "while :; do
+                dd if=/dev/zero of=/data/log bs=16k count=64 oflag=append conv=notrunc,fsync status=none && echo unit
+                if ((++n % 64 == 0)); then mv /data/log /data/log.1; fi
+            done"
+        }
+        Neighbor::Build => {
+            "mkdir /data/build && cd /data/build
+            for ((n = 0; n < 300; n++)); do
+                echo \"int f$n(int x) { int a[8]; for (int i = 0; i < 8; i++) a[i] = x * i + $n; return a[x & 7]; }\"
+            done >source
+            while :; do
+                for ((n = 0; n < 50; n++)); do
+                    cp source $n.c && tcc -c $n.c -o $n.o && echo unit
+                done
+                cat *.o >library && rm *.c *.o
+            done"
+        }
+    }
+}
 
 /// Time limit for a server to accept connections.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
@@ -120,48 +151,68 @@ fn statements(rows: u32) -> String {
     )
 }
 
+/// A container of the job.
 #[derive(Debug)]
 pub struct Server {
     pub name: String,
     pub group: PathBuf,
     pub socket: PathBuf,
-    log: PathBuf,
+    id: String,
+    dir: PathBuf,
 }
 
 impl Server {
-    pub fn start(index: usize, job: &DatabaseJob, scheduler: Scheduler) -> Result<Self> {
+    /// The container of a job, not yet started.
+    pub fn new(index: usize, job: &DatabaseJob) -> Self {
         let id = format!("db{index}-{}", job.name);
-        let dir = Path::new(STATE).join(&id);
-        let rootfs = dir.join("rootfs");
-        fs::create_dir_all(&rootfs).with_context(|| format!("cannot make {}", dir.display()))?;
-        let home = home(index);
-        let socket = home.join("socket");
+        Self {
+            name: job.name.clone(),
+            group: PathBuf::from(format!("{CGROUP}/app/{}", job.name)),
+            socket: home(index).join("socket"),
+            dir: Path::new(STATE).join(&id),
+            id,
+        }
+    }
+
+    fn log(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    /// Units of work that a neighbor has reported.
+    pub fn units(&self) -> Result<u64> {
+        let log = files::read(&self.log())?;
+        Ok(log.lines().filter(|line| line.ends_with(UNIT)).count() as u64)
+    }
+
+    /// Starts the container of a database, or of a neighbor, which sees the whole data disk.
+    pub fn start(&self, index: usize, job: &DatabaseJob, scheduler: Scheduler) -> Result<()> {
+        let rootfs = self.dir.join("rootfs");
+        fs::create_dir_all(&rootfs)
+            .with_context(|| format!("cannot make {}", self.dir.display()))?;
         // Possibly left by the boot that made the image.
-        let _ = fs::remove_file(&socket);
-        let cgroup = format!("/app/{}", job.name);
+        let _ = fs::remove_file(&self.socket);
         let mut binds = system_binds(Path::new("/"), &rootfs)?;
-        binds.push(Bind::new(home, "/data", true));
-        let mut args = vec!["/usr/sbin/mariadbd"];
-        args.extend(COMMON);
-        args.extend(SERVE);
+        let (data, args) = match job.neighbor {
+            Some(work) => (data_dir(), vec!["/bin/bash", "-c", script(work)]),
+            None => {
+                let mut args = vec!["/usr/sbin/mariadbd"];
+                args.extend(COMMON);
+                args.extend(SERVE);
+                (home(index), args)
+            }
+        };
+        binds.push(Bind::new(data, "/data", true));
         let bundle = Bundle {
-            hostname: &id,
-            cgroup: &cgroup,
+            hostname: &self.id,
+            cgroup: &format!("/app/{}", job.name),
             weight: job.weight,
             uid: 0,
             rootfs: &rootfs,
             args: &args,
             binds: &binds,
         };
-        let server = Self {
-            name: job.name.clone(),
-            group: PathBuf::from(format!("{CGROUP}{cgroup}")),
-            socket,
-            log: dir.join("log"),
-        };
-        container::run_crun(&server.name, &bundle, &dir, &server.log)?;
-        container::write_weight(&server.group, job.weight, scheduler)?;
-        Ok(server)
+        container::run_crun(&self.name, &bundle, &self.dir, &self.log())?;
+        container::write_weight(&self.group, job.weight, scheduler)
     }
 
     pub fn wait_until_ready(&self) -> Result<()> {
@@ -173,7 +224,7 @@ impl Server {
             accepts,
             "{} accepts no connections: {}",
             self.name,
-            files::log_tail(&self.log, container::LOG_LINES)
+            files::log_tail(&self.log(), container::LOG_LINES)
         );
         Ok(())
     }
@@ -182,9 +233,9 @@ impl Server {
     pub fn ensure_alive(&self) -> Result<()> {
         ensure!(
             files::populated(&self.group),
-            "the server of container {} ended: {}",
+            "container {} ended: {}",
             self.name,
-            files::log_tail(&self.log, container::LOG_LINES)
+            files::log_tail(&self.log(), container::LOG_LINES)
         );
         Ok(())
     }
@@ -228,6 +279,16 @@ mod tests {
         let text = statements(7);
         assert!(text.lines().all(|line| line.ends_with(';')), "{text}");
         assert!(text.contains("seq_1_to_7;"));
+    }
+
+    #[test]
+    fn bash_can_parse_what_a_neighbor_runs() {
+        for work in [Neighbor::Backup, Neighbor::Log, Neighbor::Build] {
+            let status = Command::new("bash")
+                .args(["-n", "-c", script(work)])
+                .status();
+            assert!(status.unwrap().success(), "{work:?}");
+        }
     }
 
     #[test]

@@ -89,8 +89,9 @@ fn record(settings: &Settings, served: f64) -> RunRecord {
 }
 
 fn document(line: &str, served: &[(Policy, &[f64])]) -> Document {
-    let scenario = scenario::find("two-databases").unwrap();
-    let settings = Settings::from_args(scenario, &run_args(line)).unwrap();
+    let args = run_args(line);
+    let scenario = scenario::find(&args.experiment).unwrap();
+    let settings = Settings::from_args(scenario, &args).unwrap();
     let records = served
         .iter()
         .map(|(policy, runs)| {
@@ -125,6 +126,21 @@ fn transactions_and_satisfied_time_are_what_was_sampled() {
     assert_eq!(figures.satisfied, Some(0.25));
     assert_eq!(figures.containers[0].phases[1].median_tps, Some(600.0));
     assert_eq!(figures.containers[0].phases[1].reads_per_s, Some(10.0));
+}
+
+#[test]
+fn a_neighbors_units_are_no_transactions() {
+    let line = "database-neighbors --seconds 5 --rate 100";
+    let document = document(line, &[(Policy::Conventional, &[0.5])]);
+    let figures = &document.policies[&Policy::Conventional].figures;
+    assert!(figures.containers[1].transactions > 0.0);
+    assert!((figures.transactions - 4.0 * 5.0 * 50.0).abs() < 1e-6);
+    assert!((figures.phase_transactions[1] - 5.0 * 50.0).abs() < 1e-6);
+    let text = table::databases::render(&document);
+    assert!(
+        text.contains("backup (units)") && !text.contains("backup sat."),
+        "{text}"
+    );
 }
 
 #[test]

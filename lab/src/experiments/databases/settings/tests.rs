@@ -52,6 +52,19 @@ fn with_the_instruction_clock_the_disk_is_copied_into_memory() {
 }
 
 #[test]
+fn a_database_beside_neighbors_is_compared_without_static_limits() {
+    let refused = settings("database-neighbors --policies soft").unwrap_err();
+    assert!(refused.to_string().contains("soft"), "{refused}");
+    let settings = settings("database-neighbors").unwrap();
+    let neighbors = settings.containers.iter().map(|c| c.neighbor);
+    use crate::protocol::databases::Neighbor::{Backup, Build, Log};
+    assert_eq!(
+        neighbors.collect::<Vec<_>>(),
+        [None, Some(Backup), Some(Log), Some(Build)]
+    );
+}
+
+#[test]
 fn a_lie_belongs_to_the_container_that_is_named() {
     let settings = settings("two-databases --lie B=flap").unwrap();
     let lies: Vec<Option<Lie>> = settings.containers.iter().map(|c| c.lie).collect();
