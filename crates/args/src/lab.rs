@@ -370,6 +370,8 @@ pub enum Volume {
     Raid1,
     /// RAID 5 of three disks (md)
     Raid5,
+    /// RAID 5 of three disks as LVM makes it (dm-raid)
+    LvmRaid5,
 }
 
 impl Volume {

@@ -11,9 +11,11 @@ impl Group {
         self.parsed(File::DiskStat, buffer, disk::stat)
     }
 
-    /// The vrate of io.cost for this disk, relative to its model, in hundredths of a percent.
-    pub fn vrate(&self, buffer: &mut Buffer) -> Result<Option<u32>, Error> {
-        self.parsed(File::IoStat, buffer, disk::vrate)
+    /// What io.cost says of this disk: its vrate relative to the model, in hundredths of a percent, and the microseconds
+    /// of the model's disk that it has charged to groups.
+    pub fn cost_stat(&self, buffer: &mut Buffer) -> Result<(Option<u32>, Option<u64>), Error> {
+        let both = |line: &[u8]| Some((disk::vrate(line), disk::charged_us(line)));
+        Ok(self.parsed(File::IoStat, buffer, both)?.unwrap_or_default())
     }
 
     /// The model of this disk that udev knows (`iocost.conf(5)`).

@@ -72,6 +72,8 @@ pub enum Reason {
     ShareOfMemory,
     /// The watch has suspended or withdrawn this kind of decision.
     Suspended,
+    /// io.cost does not see most of what the disk does: a driver above it works in its own name.
+    Unseen,
 }
 
 impl fmt::Display for Reason {
@@ -113,6 +115,10 @@ impl fmt::Display for Reason {
             Reason::Reserved => f.write_str("held at its share: memory is reserved for another"),
             Reason::ShareOfMemory => f.write_str("its share of all memory: the rest is others'"),
             Reason::Suspended => f.write_str("suspended: the watch measures what the limit costs"),
+            Reason::Unseen => f.write_str(
+                "io.cost charges less than half of what the disk does: a driver above it does not pass on which \
+                 group writes",
+            ),
         }
     }
 }

@@ -52,14 +52,22 @@ fn over(volume: Volume, disks: &[GuestDisk], bytes: u64) -> Result<GuestDisk> {
     }
     let name = match volume {
         // Documentation/admin-guide/device-mapper.
-        Volume::Linear => mapped("linear", None, &disks[0], bytes),
+        Volume::Linear => mapped(&format!("linear {} 0", disks[0].node.display()), "", bytes),
         // The UUID is as cryptsetup names it.
         Volume::Crypt => mapped(
-            "crypt cipher_null-ecb - 0",
-            Some("CRYPT-PLAIN-volume"),
-            &disks[0],
+            &format!("crypt cipher_null-ecb - 0 {} 0", disks[0].node.display()),
+            "CRYPT-PLAIN-volume",
             bytes,
         ),
+        // Chunks of 128 sectors, without metadata. The disks hold zeros and so agree.
+        Volume::LvmRaid5 => {
+            let parts = disks
+                .iter()
+                .map(|disk| format!(" - {}", disk.node.display()));
+            let parts: String = parts.collect();
+            let target = format!("raid raid5_ls 2 128 nosync {}{parts}", disks.len());
+            mapped(&target, "LVM-volume", bytes)
+        }
         Volume::Raid1 => array("raid1", &[], disks),
         // Layout 2 is left-symmetric, mdadm's default.
         Volume::Raid5 => array("raid5", &[("layout", "2"), ("chunk_size", "65536")], disks),
@@ -70,12 +78,12 @@ fn over(volume: Volume, disks: &[GuestDisk], bytes: u64) -> Result<GuestDisk> {
     })
 }
 
-/// Maps a disk by this target of device mapper.
-fn mapped(target: &str, uuid: Option<&str>, disk: &GuestDisk, bytes: u64) -> Result<String> {
-    let table = format!("0 {} {target} {} 0", bytes / 512, disk.node.display());
+/// A volume of this target of device mapper.
+fn mapped(target: &str, uuid: &str, bytes: u64) -> Result<String> {
+    let table = format!("0 {} {target}", bytes / 512);
     let mut dmsetup = Command::new("dmsetup");
     dmsetup.args(["create", "volume", "--noudevsync", "--table", &table]);
-    dmsetup.args(uuid.into_iter().flat_map(|uuid| ["--uuid", uuid]));
+    dmsetup.args((!uuid.is_empty()).then(|| format!("--uuid={uuid}")));
     setup::run(&mut dmsetup)?;
     Ok("dm-0".to_owned())
 }

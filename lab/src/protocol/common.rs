@@ -28,6 +28,7 @@ pub fn modules_of(volume: Volume) -> &'static [&'static str] {
         Volume::Crypt => &["crypto_null", "dm_crypt"],
         Volume::Raid1 => &["raid1"],
         Volume::Raid5 => &["raid456"],
+        Volume::LvmRaid5 => &["raid456", "dm_raid"],
     }
 }
 
@@ -37,7 +38,9 @@ impl MemoryDisk {
         match self.volume {
             None | Some(Volume::Linear | Volume::Crypt) => (1, self.bytes),
             Some(Volume::Raid1) => (2, self.bytes),
-            Some(Volume::Raid5) => (3, (self.bytes / 2).next_multiple_of(1 << 20)),
+            Some(Volume::Raid5 | Volume::LvmRaid5) => {
+                (3, (self.bytes / 2).next_multiple_of(1 << 20))
+            }
         }
     }
 
