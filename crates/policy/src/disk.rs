@@ -46,9 +46,9 @@ use crate::snapshot::{BlockDevice, GroupId};
 const SATURATED: f64 = 0.9;
 /// Groups do not contend for a disk that is busy for less than this part of the time.
 const BUSY: f64 = 0.1;
-/// Seconds of contention after which a disk that is not busy is not the one for which groups contend. Shorter times
-/// occur on slow disks, and while an agent starts.
-const IDLE_S: f64 = 10.0;
+/// Seconds of contention after which a disk that is not busy is not the one for which groups contend, and a disk for
+/// which io.cost is still off serves nobody. Shorter times occur on slow disks, and while an agent starts.
+const PATIENCE_S: f64 = 10.0;
 /// Seconds of saturation before a learned model is used.
 const LEARN_S: f64 = 3.0;
 /// Requests of at least this many bytes show the time per byte.
@@ -96,6 +96,8 @@ pub(crate) struct DiskMemo {
     rates: Option<DiskRates>,
     /// Seconds of contention since it was last busy.
     idle_s: f64,
+    /// Seconds of contention for which io.cost has been off.
+    off_s: f64,
     /// Seconds in which it was saturated.
     saturated_s: f64,
     read: Capacity,
@@ -212,6 +214,12 @@ impl DiskMemo {
         } else if contended {
             memo.idle_s += elapsed_s;
         }
+        let on = disk.cost_qos.is_some_and(|qos| qos.enable);
+        memo.off_s = if contended && !on {
+            memo.off_s + elapsed_s
+        } else {
+            0.0
+        };
         // io.cost may keep the disk idle, so this does not ask whether the disk is saturated.
         let slower = contended && disk.vrate.is_some_and(|vrate| vrate < 9500);
         memo.slowed_s = if memo.held && slower && memo.used(rates) < SLOWED {
@@ -396,19 +404,20 @@ pub(crate) fn served(memos: &BTreeMap<GroupId, DiskMemo>) -> usize {
 }
 
 /// Whether a disk that serves writers by weight, now or once they contend, may be the one for which they contend: it
-/// has been busy, or that is not known. A disk whose work io.cost does not see serves nobody, unless BFQ does.
+/// has been busy, or that is not known. io.cost serves no disk whose work it does not see or for which it stays off,
+/// because the disk is never saturated.
 pub(crate) fn any_may_serve(memos: &BTreeMap<GroupId, DiskMemo>, disks: &[BlockDevice]) -> bool {
     let is_idle = |name: &str| {
         let mut same = disks.iter().filter(|disk| disk.name() == name);
         same.any(|disk| {
             memos
                 .get(&disk.id)
-                .is_some_and(|memo| memo.idle_s >= IDLE_S)
+                .is_some_and(|memo| memo.idle_s >= PATIENCE_S)
         })
     };
-    let is_blind = |disk: &BlockDevice| memos.get(&disk.id).is_some_and(|m| m.blind_s > 0.0);
+    let may = |memo: &DiskMemo| memo.blind_s == 0.0 && (memo.held || memo.off_s < PATIENCE_S);
     let mut disks = disks.iter();
-    disks.any(|disk| !is_idle(disk.name()) && !is_blind(disk))
+    disks.any(|disk| !is_idle(disk.name()) && memos.get(&disk.id).is_none_or(may))
 }
 
 /// Whether io.cost is on for a disk.

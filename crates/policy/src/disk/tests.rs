@@ -145,6 +145,27 @@ fn io_cost_goes_off_where_less_than_half_of_the_work_is_charged_and_is_tried_aga
 }
 
 #[test]
+fn a_disk_that_is_busy_but_never_saturated_serves_nobody_unless_bfq_does() {
+    let mut bench = Bench::new();
+    bench.pass(5, 320, 131_072, 700);
+    let serves = |bench: &Bench| {
+        let disks: Vec<BlockDevice> = bench.bfq.iter().chain([&bench.disk]).cloned().collect();
+        any_may_serve(&bench.memos, &disks)
+    };
+    assert!(serves(&bench), "it may be saturated soon");
+    bench.pass(10, 320, 131_072, 700);
+    assert!(!serves(&bench));
+    bench.bfq = Some(BlockDevice {
+        low_latency: Some(false),
+        ..BlockDevice::new(GroupId(1), "block:sda")
+    });
+    assert!(serves(&bench), "BFQ serves it");
+    bench.bfq = None;
+    bench.pass(10, 320, 131_072, 1000);
+    assert!(bench.disk.cost_qos.unwrap().enable && serves(&bench));
+}
+
+#[test]
 fn io_cost_stays_on_where_the_kernel_does_not_tell_what_it_charges_or_the_disk_does_little() {
     let mut unknown = Bench::new();
     unknown.pass(120, 320, 131_072, 1000);

@@ -13,8 +13,7 @@ pub(crate) fn growing(held: Bytes) -> Bytes {
 }
 
 /// Sets each member's demand. It is unbounded for writers that contend or claim; for other groups it is what
-/// they hold plus room to grow. The room of an idle group is small: it keeps what it holds, and others get the rest of
-/// its share.
+/// they hold plus room to grow, so that an idle group keeps what it holds and lends the rest of its share.
 /// The operator's limits bound it, and so does the cap if `caps_count`. Page cache that a group holds for
 /// others counts as their demand.
 pub(crate) fn set(members: &mut [Member], charges: &Charges, caps_count: bool) {
@@ -30,34 +29,9 @@ pub(crate) fn set(members: &mut [Member], charges: &Charges, caps_count: bool) {
         let cap = member.memo.cap.filter(|_| caps_count);
         let most = member.group.ceiling().into_iter().chain(cap);
         member.memo.demand = grows
-            .map(|held| match activity.idle && !busy {
-                true => shift.need(held) + GROWTH,
-                false => growing(shift.need(held)),
-            })
+            .map(|held| growing(shift.need(held)))
             .into_iter()
             .chain(most.map(|most| shift.need(most)))
             .min();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::decision::Memo;
-    use crate::testing::{group, snapshot};
-
-    #[test]
-    fn an_idle_group_demands_what_it_holds_and_an_active_one_room_to_grow() {
-        let mut groups = vec![group(1, None, "/idle"), group(2, None, "/reads")];
-        for group in &mut groups {
-            group.memory.file = Some(Bytes::mib(200));
-        }
-        let snapshot = snapshot(1000, groups);
-        let mut members = Member::all(&snapshot, Memo::new);
-        members[0].memo.activity.idle = true;
-        let charges = Charges::of(&members, &[]);
-        set(&mut members, &charges, false);
-        let demands: Vec<_> = members.iter().map(|member| member.memo.demand).collect();
-        assert_eq!(demands, [208, 258].map(|mib| Some(Bytes::mib(mib))));
     }
 }
