@@ -12,7 +12,7 @@ impl Group {
     }
 
     /// What io.cost says of this disk: its vrate relative to the model, in hundredths of a percent, and the microseconds
-    /// of the model's disk that it has charged to groups.
+    /// that it has charged to groups, of the model's disk sped up by the vrate.
     pub fn cost_stat(&self, buffer: &mut Buffer) -> Result<(Option<u32>, Option<u64>), Error> {
         let both = |line: &[u8]| Some((disk::vrate(line), disk::charged_us(line)));
         Ok(self.parsed(File::IoStat, buffer, both)?.unwrap_or_default())

@@ -29,7 +29,7 @@
 //!
 //! io.cost charges the group of a request. dm-crypt, parity RAID and others write in the root cgroup, which it does not
 //! charge: it would limit the groups' reads and none of their writes. The agent leaves io.cost off below the drivers
-//! that it knows (crates/cgroup), and switches it off where less than half of the disk's work is charged to groups.
+//! that it knows (crates/cgroup), and switches it off where less than half of the writes are charged to groups.
 //!
 //! Left out: the difference between sequential and random requests. The model has the same numbers for both.
 
@@ -78,9 +78,9 @@ const SLOWED: f64 = 0.95;
 /// Seconds of being slowed down before a relaxation, and the largest number of relaxations.
 const RELAX_S: f64 = 3.0;
 const RELAXED: u32 = 6;
-/// While the disk does more than this part of what its model can, [`UNSEEN_S`] seconds in which less than half of that
-/// is charged to groups show that io.cost does not see its work. It is then off for [`BLIND_S`] seconds.
-const WORKS: f64 = 0.3;
+/// While writes take more than this part of the disk, [`UNSEEN_S`] seconds in which less than half of them are charged
+/// to groups show that io.cost does not see who writes. It is then off for [`BLIND_S`] seconds.
+const WRITES: f64 = 0.15;
 const UNSEEN_S: f64 = 5.0;
 const BLIND_S: f64 = 1800.0;
 /// Bytes of a large request. The kernel merges contiguous pages up to `max_sectors_kb`, 512 or 1280 KiB on most
@@ -114,7 +114,7 @@ pub(crate) struct DiskMemo {
     charged_us: Option<u64>,
     /// Smoothed part of the model's disk that is charged to groups.
     charged: Option<f64>,
-    /// Seconds for which less than half of the disk's work has been charged.
+    /// Seconds for which less than half of the writes have been charged.
     unseen_s: f64,
     /// Seconds until io.cost may be tried again.
     blind_s: f64,
@@ -208,7 +208,7 @@ impl DiskMemo {
         };
         let rates = self.rates.map_or(new, |old| old.smoothed(new, elapsed_s));
         memo.rates = Some(rates);
-        memo.look_for_unseen_work(disk, rates, elapsed_s);
+        memo.look_for_unseen_writes(disk, rates, elapsed_s);
         if rates.busy >= BUSY {
             memo.idle_s = 0.0;
         } else if contended {
@@ -243,8 +243,9 @@ impl DiskMemo {
         memo
     }
 
-    /// Compares what io.cost charges to groups with what the disk does. Both are parts of the disk of its model.
-    fn look_for_unseen_work(&mut self, disk: &BlockDevice, rates: DiskRates, elapsed_s: f64) {
+    /// Compares what io.cost charges to groups with what the disk does. Both are parts of the disk of its model. Reads
+    /// count as charged: the drivers that write in the root cgroup pass on who reads.
+    fn look_for_unseen_writes(&mut self, disk: &BlockDevice, rates: DiskRates, elapsed_s: f64) {
         self.blind_s = (self.blind_s - elapsed_s).max(0.0);
         let before = std::mem::replace(&mut self.charged_us, disk.charged_us);
         let charged_us = before.zip(disk.charged_us);
@@ -254,12 +255,15 @@ impl DiskMemo {
             (self.charged, self.unseen_s) = (None, 0.0);
             return;
         };
-        let new = charged_us as f64 / 1e6 / elapsed_s;
+        // The kernel divides by the vrate (`iocg_flush_stat_leaf`).
+        let vrate = f64::from(disk.vrate.unwrap_or(10_000)) / 1e4;
+        let new = charged_us as f64 / 1e6 / elapsed_s * vrate;
         let charged = self.charged.map_or(new, |old| mix(old, new, elapsed_s));
         self.charged = Some(charged);
         let part = |rate: f64, most: u64| rate / most.max(1) as f64;
-        let works = part(rates.read_bytes, model.rbps) + part(rates.write_bytes, model.wbps);
-        self.unseen_s = if works > WORKS && charged < works / 2.0 {
+        let reads = part(rates.read_bytes, model.rbps);
+        let writes = part(rates.write_bytes, model.wbps);
+        self.unseen_s = if writes > WRITES && charged - reads < writes / 2.0 {
             self.unseen_s + elapsed_s
         } else {
             0.0
@@ -371,11 +375,8 @@ pub(crate) fn serve(
                 || !bfq.any(|bfq| bfq.name() == disk.name()));
         let others = !memo.held && (qos_now.enable || qos_now.user || model_now.user);
         let model = disk.given_model.or_else(|| memo.model());
-        let off_for = match suspended {
-            true => Some(Reason::Suspended),
-            false => (memo.blind_s > 0.0).then_some(Reason::Unseen),
-        };
-        if let Some(reason) = off_for {
+        let unseen = (memo.blind_s > 0.0).then_some(Reason::Unseen);
+        if let Some(reason) = suspended.then_some(Reason::Suspended).or(unseen) {
             let on = memo.held && qos_now.enable && !disk.foreign;
             writes.extend(on.then(|| off(disk, qos_now, reason)));
         } else if let Some(model) = model.filter(|_| serve && !others && !disk.foreign) {
@@ -404,7 +405,7 @@ pub(crate) fn served(memos: &BTreeMap<GroupId, DiskMemo>) -> usize {
 }
 
 /// Whether a disk that serves writers by weight, now or once they contend, may be the one for which they contend: it
-/// has been busy, or that is not known. io.cost serves no disk whose work it does not see or for which it stays off,
+/// has been busy, or that is not known. io.cost serves no disk whose writes it does not see or for which it stays off,
 /// because the disk is never saturated.
 pub(crate) fn any_may_serve(memos: &BTreeMap<GroupId, DiskMemo>, disks: &[BlockDevice]) -> bool {
     let is_idle = |name: &str| {

@@ -505,7 +505,7 @@ pub struct BlockDevice {
     /// io.cost's `vrate`: its speed relative to the model, in hundredths of a percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vrate: Option<u32>,
-    /// io.cost's `usage` of all groups: microseconds of the model's disk that were charged to them.
+    /// io.cost's `usage` of all groups: microseconds that were charged to them, of the model's disk sped up by the vrate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged_us: Option<u64>,
     /// Its model as given by the configuration or by udev.

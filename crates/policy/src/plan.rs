@@ -72,7 +72,7 @@ pub enum Reason {
     ShareOfMemory,
     /// The watch has suspended or withdrawn this kind of decision.
     Suspended,
-    /// io.cost does not see most of what the disk does: a driver above it works in its own name.
+    /// io.cost does not see which group writes: a driver above the disk writes in the root cgroup.
     Unseen,
 }
 
@@ -116,8 +116,8 @@ impl fmt::Display for Reason {
             Reason::ShareOfMemory => f.write_str("its share of all memory: the rest is others'"),
             Reason::Suspended => f.write_str("suspended: the watch measures what the limit costs"),
             Reason::Unseen => f.write_str(
-                "io.cost charges less than half of what the disk does: a driver above it does not pass on which \
-                 group writes",
+                "io.cost charges less than half of the writes to a group: a driver above the disk does not pass on \
+                 who writes",
             ),
         }
     }

@@ -11,7 +11,7 @@ struct Bench {
     /// BFQ schedules the disk.
     bfq: Option<BlockDevice>,
     out: bool,
-    /// Part of the disk's work that io.cost charges to groups; `None`: the kernel does not say.
+    /// Part of the disk's bytes that io.cost charges to groups; `None`: the kernel does not say.
     charged: Option<f64>,
 }
 
@@ -46,7 +46,8 @@ impl Bench {
             let model = self.disk.cost_model.filter(CostModel::is_whole);
             if let (Some(charged), Some(model)) = (self.charged, model) {
                 let part = (requests * size) as f64 / model.rbps as f64;
-                *self.disk.charged_us.get_or_insert(0) += (charged * part * 1e6) as u64;
+                let vrate = f64::from(self.disk.vrate.unwrap_or(10_000)) / 1e4;
+                *self.disk.charged_us.get_or_insert(0) += (charged * part / vrate * 1e6) as u64;
             }
             let disks: Vec<BlockDevice> = self.bfq.iter().chain([&self.disk]).cloned().collect();
             let (memos, writes) = serve(&self.memos, &disks, self.contention, true, self.out, 1.0);
@@ -125,12 +126,14 @@ fn while_io_cost_is_suspended_it_is_off_and_its_model_is_kept() {
 }
 
 #[test]
-fn io_cost_goes_off_where_less_than_half_of_the_work_is_charged_and_is_tried_again() {
+fn io_cost_goes_off_where_less_than_half_of_the_writes_are_charged_and_is_tried_again() {
     let mut bench = Bench::new();
-    bench.charged = Some(0.7);
+    // Half of the bytes are read, and reads are charged.
+    bench.disk.vrate = Some(3000);
+    bench.charged = Some(0.5 + 0.5 * 0.7);
     bench.pass(120, 320, 131_072, 1000);
     assert!(bench.disk.cost_qos.unwrap().enable, "most is charged");
-    bench.charged = Some(0.3);
+    bench.charged = Some(0.5 + 0.5 * 0.3);
     let writes = bench.pass(30, 320, 131_072, 1000);
     let reasons: Vec<Reason> = writes.iter().map(|write| write.reason).collect();
     assert_eq!(reasons, [Reason::Unseen]);

@@ -192,14 +192,13 @@ impl Server {
         // Possibly left by the boot that made the image.
         let _ = fs::remove_file(&self.socket);
         let mut binds = system_binds(Path::new("/"), &rootfs)?;
-        let (data, args) = match job.neighbor {
-            Some(work) => (data_dir(), vec!["/bin/bash", "-c", script(work)]),
-            None => {
-                let mut args = vec!["/usr/sbin/mariadbd"];
-                args.extend(COMMON);
-                args.extend(SERVE);
-                (home(index), args)
-            }
+        let (data, args) = if let Some(work) = job.neighbor {
+            (data_dir(), vec!["/bin/bash", "-c", script(work)])
+        } else {
+            (
+                home(index),
+                [&["/usr/sbin/mariadbd"], COMMON, SERVE].concat(),
+            )
         };
         binds.push(Bind::new(data, "/data", true));
         let bundle = Bundle {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::experiments::databases::scenario::find;
+use crate::protocol::databases::Neighbor::{Backup, Build, Log};
 use crate::tests::fixture::run_args;
 
 fn settings(line: &str) -> Result<Settings, LabError> {
@@ -57,7 +58,6 @@ fn a_database_beside_neighbors_is_compared_without_static_limits() {
     assert!(refused.to_string().contains("soft"), "{refused}");
     let settings = settings("database-neighbors").unwrap();
     let neighbors = settings.containers.iter().map(|c| c.neighbor);
-    use crate::protocol::databases::Neighbor::{Backup, Build, Log};
     assert_eq!(
         neighbors.collect::<Vec<_>>(),
         [None, Some(Backup), Some(Log), Some(Build)]
