@@ -117,8 +117,7 @@ impl Disk {
         if let (true, Some(name)) = (self.seen.cost_qos.is_some(), disk_name(&path)) {
             // A value that cannot be read is unknown. Reading the knobs reported the problem.
             self.seen.counters = self.group.disk_counters(buffer).ok().flatten();
-            let stat = self.group.cost_stat(buffer).unwrap_or_default();
-            (self.seen.vrate, self.seen.charged_us) = stat;
+            self.seen.vrate = self.group.vrate(buffer).ok().flatten();
             let known = || self.group.known_model(buffer).ok().flatten();
             self.seen.given_model = models.get(name).copied().or_else(known);
         }

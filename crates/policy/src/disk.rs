@@ -27,10 +27,6 @@
 //! - A disk that io.cost slows down gets a larger latency target, up to [`LATENCY_US`], and in the end runs at
 //!   least at the speed of the model.
 //!
-//! io.cost charges the group of a request. dm-crypt, parity RAID and others write in the root cgroup, which it does not
-//! charge: it would limit the groups' reads and none of their writes. The agent leaves io.cost off below the drivers
-//! that it knows (crates/cgroup), and switches it off where less than half of the writes are charged to groups.
-//!
 //! Left out: the difference between sequential and random requests. The model has the same numbers for both.
 
 use std::collections::BTreeMap;
@@ -78,11 +74,6 @@ const SLOWED: f64 = 0.95;
 /// Seconds of being slowed down before a relaxation, and the largest number of relaxations.
 const RELAX_S: f64 = 3.0;
 const RELAXED: u32 = 6;
-/// While writes take more than this part of the disk, [`UNSEEN_S`] seconds in which less than half of them are charged
-/// to groups show that io.cost does not see who writes. It is then off for [`BLIND_S`] seconds.
-const WRITES: f64 = 0.15;
-const UNSEEN_S: f64 = 5.0;
-const BLIND_S: f64 = 1800.0;
 /// Bytes of a large request. The kernel merges contiguous pages up to `max_sectors_kb`, 512 or 1280 KiB on most
 /// disks.
 const LARGEST: f64 = 524_288.0;
@@ -110,14 +101,6 @@ pub(crate) struct DiskMemo {
     slowed_s: f64,
     /// Number of relaxations.
     relaxed: u32,
-    /// Microseconds of the model's disk charged to groups, cumulative.
-    charged_us: Option<u64>,
-    /// Smoothed part of the model's disk that is charged to groups.
-    charged: Option<f64>,
-    /// Seconds for which less than half of the writes have been charged.
-    unseen_s: f64,
-    /// Seconds until io.cost may be tried again.
-    blind_s: f64,
 }
 
 /// Smoothed rates of a disk, per second.
@@ -155,7 +138,8 @@ impl DiskRates {
     }
 
     fn smoothed(self, new: DiskRates, elapsed_s: f64) -> DiskRates {
-        let mix = |old, new| mix(old, new, elapsed_s);
+        let part = 1.0 - (-elapsed_s / SMOOTHING_S).exp();
+        let mix = |old: f64, new: f64| old + (new - old) * part;
         DiskRates {
             read_bytes: mix(self.read_bytes, new.read_bytes),
             write_bytes: mix(self.write_bytes, new.write_bytes),
@@ -163,11 +147,6 @@ impl DiskRates {
             busy: mix(self.busy, new.busy),
         }
     }
-}
-
-/// The smoothed value after `elapsed_s` of the new one.
-fn mix(old: f64, new: f64, elapsed_s: f64) -> f64 {
-    old + (new - old) * (1.0 - (-elapsed_s / SMOOTHING_S).exp())
 }
 
 impl Capacity {
@@ -208,7 +187,6 @@ impl DiskMemo {
         };
         let rates = self.rates.map_or(new, |old| old.smoothed(new, elapsed_s));
         memo.rates = Some(rates);
-        memo.look_for_unseen_writes(disk, rates, elapsed_s);
         if rates.busy >= BUSY {
             memo.idle_s = 0.0;
         } else if contended {
@@ -241,36 +219,6 @@ impl DiskMemo {
             memo.write.learn(bytes, rates.requests, elapsed_s);
         }
         memo
-    }
-
-    /// Compares what io.cost charges to groups with what the disk does. Both are parts of the disk of its model. Reads
-    /// count as charged: the drivers that write in the root cgroup pass on who reads.
-    fn look_for_unseen_writes(&mut self, disk: &BlockDevice, rates: DiskRates, elapsed_s: f64) {
-        self.blind_s = (self.blind_s - elapsed_s).max(0.0);
-        let before = std::mem::replace(&mut self.charged_us, disk.charged_us);
-        let charged_us = before.zip(disk.charged_us);
-        let charged_us = charged_us.and_then(|(then, now)| now.checked_sub(then));
-        let (Some(charged_us), Some(model)) = (charged_us, disk.cost_model.filter(|_| self.held))
-        else {
-            (self.charged, self.unseen_s) = (None, 0.0);
-            return;
-        };
-        // The kernel divides by the vrate (`iocg_flush_stat_leaf`).
-        let vrate = f64::from(disk.vrate.unwrap_or(10_000)) / 1e4;
-        let new = charged_us as f64 / 1e6 / elapsed_s * vrate;
-        let charged = self.charged.map_or(new, |old| mix(old, new, elapsed_s));
-        self.charged = Some(charged);
-        let part = |rate: f64, most: u64| rate / most.max(1) as f64;
-        let reads = part(rates.read_bytes, model.rbps);
-        let writes = part(rates.write_bytes, model.wbps);
-        self.unseen_s = if writes > WRITES && charged - reads < writes / 2.0 {
-            self.unseen_s + elapsed_s
-        } else {
-            0.0
-        };
-        if self.unseen_s >= UNSEEN_S {
-            (self.unseen_s, self.blind_s) = (0.0, BLIND_S);
-        }
     }
 
     /// Part of the disk's capacity that these rates use.
@@ -375,10 +323,9 @@ pub(crate) fn serve(
                 || !bfq.any(|bfq| bfq.name() == disk.name()));
         let others = !memo.held && (qos_now.enable || qos_now.user || model_now.user);
         let model = disk.given_model.or_else(|| memo.model());
-        let unseen = (memo.blind_s > 0.0).then_some(Reason::Unseen);
-        if let Some(reason) = suspended.then_some(Reason::Suspended).or(unseen) {
+        if suspended {
             let on = memo.held && qos_now.enable && !disk.foreign;
-            writes.extend(on.then(|| off(disk, qos_now, reason)));
+            writes.extend(on.then(|| off(disk, qos_now)));
         } else if let Some(model) = model.filter(|_| serve && !others && !disk.foreign) {
             let due = memo.written_s >= PAUSE_S || disk.given_model.is_some();
             let wrong = due && worth(&model_now, &model);
@@ -400,13 +347,12 @@ pub(crate) fn serve(
 
 /// Number of disks that io.cost serves, or would if it were not suspended.
 pub(crate) fn served(memos: &BTreeMap<GroupId, DiskMemo>) -> usize {
-    let serves = |memo: &&DiskMemo| memo.held && memo.blind_s == 0.0;
-    memos.values().filter(serves).count()
+    memos.values().filter(|memo| memo.held).count()
 }
 
 /// Whether a disk that serves writers by weight, now or once they contend, may be the one for which they contend: it
-/// has been busy, or that is not known. io.cost serves no disk whose writes it does not see or for which it stays off,
-/// because the disk is never saturated.
+/// has been busy, or that is not known. io.cost serves no disk for which it stays off, because the disk is never
+/// saturated.
 pub(crate) fn any_may_serve(memos: &BTreeMap<GroupId, DiskMemo>, disks: &[BlockDevice]) -> bool {
     let is_idle = |name: &str| {
         let mut same = disks.iter().filter(|disk| disk.name() == name);
@@ -416,7 +362,7 @@ pub(crate) fn any_may_serve(memos: &BTreeMap<GroupId, DiskMemo>, disks: &[BlockD
                 .is_some_and(|memo| memo.idle_s >= PATIENCE_S)
         })
     };
-    let may = |memo: &DiskMemo| memo.blind_s == 0.0 && (memo.held || memo.off_s < PATIENCE_S);
+    let may = |memo: &DiskMemo| memo.held || memo.off_s < PATIENCE_S;
     let mut disks = disks.iter();
     disks.any(|disk| !is_idle(disk.name()) && memos.get(&disk.id).is_none_or(may))
 }
@@ -437,7 +383,7 @@ pub(crate) fn any_is_left_to_bfq(disks: &[BlockDevice]) -> bool {
     bfq.any(|disk| !is_on(disk))
 }
 
-fn off(disk: &BlockDevice, now: CostQos, reason: Reason) -> Write {
+fn off(disk: &BlockDevice, now: CostQos) -> Write {
     Write {
         group: disk.id,
         knob: Knob::IoCostQos,
@@ -445,7 +391,7 @@ fn off(disk: &BlockDevice, now: CostQos, reason: Reason) -> Write {
             enable: false,
             ..now
         }),
-        reason,
+        reason: Reason::Suspended,
     }
 }
 

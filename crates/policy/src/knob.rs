@@ -505,9 +505,6 @@ pub struct BlockDevice {
     /// io.cost's `vrate`: its speed relative to the model, in hundredths of a percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vrate: Option<u32>,
-    /// io.cost's `usage` of all groups: microseconds that were charged to them, of the model's disk sped up by the vrate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub charged_us: Option<u64>,
     /// Its model as given by the configuration or by udev.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_model: Option<CostModel>,
@@ -530,7 +527,6 @@ impl BlockDevice {
             cost_model: None,
             counters: None,
             vrate: None,
-            charged_us: None,
             given_model: None,
         }
     }

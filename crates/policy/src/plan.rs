@@ -72,8 +72,6 @@ pub enum Reason {
     ShareOfMemory,
     /// The watch has suspended or withdrawn this kind of decision.
     Suspended,
-    /// io.cost does not see which group writes: a driver above the disk writes in the root cgroup.
-    Unseen,
 }
 
 impl fmt::Display for Reason {
@@ -115,10 +113,6 @@ impl fmt::Display for Reason {
             Reason::Reserved => f.write_str("held at its share: memory is reserved for another"),
             Reason::ShareOfMemory => f.write_str("its share of all memory: the rest is others'"),
             Reason::Suspended => f.write_str("suspended: the watch measures what the limit costs"),
-            Reason::Unseen => f.write_str(
-                "io.cost charges less than half of the writes to a group: a driver above the disk does not pass on \
-                 who writes",
-            ),
         }
     }
 }

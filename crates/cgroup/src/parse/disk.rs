@@ -32,12 +32,6 @@ pub fn vrate(line: &[u8]) -> Option<u32> {
     u32::try_from(hundredths).ok()
 }
 
-/// `cost.usage=3` in a disk's line of the root's `io.stat`: microseconds of the model's disk that all groups but the root
-/// were charged (`block/blk-iocost.c`, `iocg_flush_stat_upward`).
-pub fn charged_us(line: &[u8]) -> Option<u64> {
-    number(words(line).find_map(|word| word.strip_prefix(b"cost.usage="))?)
-}
-
 /// The model of the first solution that `IOCOST_SOLUTIONS` names.
 pub fn udev_model(text: &[u8]) -> Option<CostModel> {
     let text = std::str::from_utf8(text).ok()?;
@@ -58,12 +52,10 @@ pub fn udev_model(text: &[u8]) -> Option<CostModel> {
 pub(super) fn everything(text: &[u8]) {
     let _ = stat(text);
     let _ = vrate(text);
-    let _ = charged_us(text);
     let _ = udev_model(text);
 }
 
-/// Whether a `dm/uuid` is of dm-crypt, which writes by bios of its own, from its threads (`crypt_alloc_buffer`,
-/// `drivers/md/dm-crypt.c`). Its disks see the root cgroup write.
+/// Whether a `dm/uuid` is of dm-crypt, which writes in one thread (`dmcrypt_write`, `drivers/md/dm-crypt.c`).
 pub(crate) fn is_crypt(uuid: &[u8]) -> bool {
     uuid.starts_with(b"CRYPT-")
 }
@@ -88,12 +80,10 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_of_io_cost_is_in_hundredths_and_its_usage_in_microseconds() {
+    fn the_rate_of_io_cost_is_in_hundredths() {
         let line = b"rbytes=1 wbytes=2 cost.vrate=97.05 cost.usage=3";
         assert_eq!(vrate(line), Some(9705));
         assert_eq!(vrate(b"rbytes=1 wbytes=2"), None);
-        assert_eq!(charged_us(line), Some(3));
-        assert_eq!(charged_us(b"rbytes=1 wbytes=2"), None);
     }
 
     #[test]

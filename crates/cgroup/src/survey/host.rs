@@ -26,7 +26,7 @@ pub struct Disk {
     pub rotational: Known<bool>,
 }
 
-/// A volume whose driver writes to its disks from kernel threads, in the root cgroup.
+/// A volume whose driver writes to its disks in one kernel thread for all groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
     /// `dm-0`.
@@ -64,7 +64,7 @@ pub struct HostFacts {
     pub mounts: Known<Vec<FsMount>>,
     /// Disks that have a size.
     pub disks: Known<Vec<Disk>>,
-    /// Volumes that write as the root cgroup.
+    /// Volumes that write in one thread for all groups.
     pub volumes: Known<Vec<Volume>>,
 }
 

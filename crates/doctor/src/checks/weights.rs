@@ -225,7 +225,7 @@ fn writeback_not_charged(facts: &Facts, out: &mut Outcome) -> Option<()> {
     }
     for volume in out.known(facts.host.volumes.clone())? {
         let evidence = format!(
-            "{} writes to its disks from kernel threads of the root cgroup",
+            "a kernel thread of {} writes to its disks for all groups",
             volume.driver
         );
         out.find(Subject::Disk(volume.name), evidence)

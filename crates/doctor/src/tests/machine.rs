@@ -211,7 +211,7 @@ pub(super) fn weights() -> Vec<Pitfall> {
             build: |host| host.files.set("/sys/block/dm-3/dm/uuid", "CRYPT-LUKS2-1-data\n"),
             meanwhile: nothing,
             about: Subject::Disk("dm-3".into()),
-            evidence: &["dm-crypt", "root cgroup"],
+            evidence: &["dm-crypt", "for all groups"],
             remedy: "volume without it",
         },
     ]

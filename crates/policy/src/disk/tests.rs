@@ -11,8 +11,6 @@ struct Bench {
     /// BFQ schedules the disk.
     bfq: Option<BlockDevice>,
     out: bool,
-    /// Part of the disk's bytes that io.cost charges to groups; `None`: the kernel does not say.
-    charged: Option<f64>,
 }
 
 impl Bench {
@@ -28,7 +26,6 @@ impl Bench {
             contention: Contention::Writers,
             bfq: None,
             out: false,
-            charged: None,
         }
     }
 
@@ -43,12 +40,6 @@ impl Bench {
             counters.read_bytes += requests / 2 * size;
             counters.write_bytes += requests / 2 * size;
             counters.busy_ms += busy_ms;
-            let model = self.disk.cost_model.filter(CostModel::is_whole);
-            if let (Some(charged), Some(model)) = (self.charged, model) {
-                let part = (requests * size) as f64 / model.rbps as f64;
-                let vrate = f64::from(self.disk.vrate.unwrap_or(10_000)) / 1e4;
-                *self.disk.charged_us.get_or_insert(0) += (charged * part / vrate * 1e6) as u64;
-            }
             let disks: Vec<BlockDevice> = self.bfq.iter().chain([&self.disk]).cloned().collect();
             let (memos, writes) = serve(&self.memos, &disks, self.contention, true, self.out, 1.0);
             self.memos = memos;
@@ -126,28 +117,6 @@ fn while_io_cost_is_suspended_it_is_off_and_its_model_is_kept() {
 }
 
 #[test]
-fn io_cost_goes_off_where_less_than_half_of_the_writes_are_charged_and_is_tried_again() {
-    let mut bench = Bench::new();
-    // Half of the bytes are read, and reads are charged.
-    bench.disk.vrate = Some(3000);
-    bench.charged = Some(0.5 + 0.5 * 0.7);
-    bench.pass(120, 320, 131_072, 1000);
-    assert!(bench.disk.cost_qos.unwrap().enable, "most is charged");
-    bench.charged = Some(0.5 + 0.5 * 0.3);
-    let writes = bench.pass(30, 320, 131_072, 1000);
-    let reasons: Vec<Reason> = writes.iter().map(|write| write.reason).collect();
-    assert_eq!(reasons, [Reason::Unseen]);
-    assert!(!bench.disk.cost_qos.unwrap().enable);
-    let disks = std::slice::from_ref(&bench.disk);
-    assert!(!any_may_serve(&bench.memos, disks));
-    assert_eq!(served(&bench.memos), 0);
-    assert_eq!(bench.pass(1700, 320, 131_072, 1000), []);
-    bench.pass(100, 320, 131_072, 1000);
-    let since = bench.memos[&ID].blind_s;
-    assert!(since > BLIND_S - 100.0, "tried once more, in vain: {since}");
-}
-
-#[test]
 fn a_disk_that_is_busy_but_never_saturated_serves_nobody_unless_bfq_does() {
     let mut bench = Bench::new();
     bench.pass(5, 320, 131_072, 700);
@@ -166,19 +135,6 @@ fn a_disk_that_is_busy_but_never_saturated_serves_nobody_unless_bfq_does() {
     bench.bfq = None;
     bench.pass(10, 320, 131_072, 1000);
     assert!(bench.disk.cost_qos.unwrap().enable && serves(&bench));
-}
-
-#[test]
-fn io_cost_stays_on_where_the_kernel_does_not_tell_what_it_charges_or_the_disk_does_little() {
-    let mut unknown = Bench::new();
-    unknown.pass(120, 320, 131_072, 1000);
-    assert!(unknown.disk.cost_qos.unwrap().enable);
-    let mut little = Bench::new();
-    little.pass(10, 320, 131_072, 1000);
-    little.pass(20, 80, 131_072, 1000);
-    little.charged = Some(0.0);
-    little.pass(20, 80, 131_072, 1000);
-    assert!(little.disk.cost_qos.unwrap().enable);
 }
 
 #[test]
