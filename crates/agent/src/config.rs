@@ -35,7 +35,7 @@
 //! order = "stride"             # stride, aging (the paper's), fifo
 //! aging = 100                  # with order aging: what a waiter gains when it is passed over
 //! [disk]                       # disks, except rotational ones with BFQ
-//! iocost = true                # served by io.cost while groups contend
+//! iocost = true                # served by io.cost while groups contend; false, or "all": below any volume
 //! models = { nvme0n1 = "rbps=... rseqiops=... rrandiops=... wbps=... wseqiops=... wrandiops=..." }
 //! [kubernetes]                 # weights of pods
 //! nri = "auto"                 # auto, off, or the socket of the runtime that tells of them
@@ -72,7 +72,7 @@ use serde::Deserialize;
 pub use kubernetes::{KubernetesSettings, Nri};
 pub use values::{
     parse_color, parse_interval, parse_size, parse_time, parse_weight, DiskSettings, GateSettings,
-    TlsFiles, GLOB_REMEDY, SIZE_REMEDY, WEIGHT_REMEDY,
+    IoCost, TlsFiles, GLOB_REMEDY, SIZE_REMEDY, WEIGHT_REMEDY,
 };
 
 use justitia_report::feed::{self, Listen, DEFAULT_LISTEN};

@@ -12,7 +12,7 @@ use justitia_policy::knob::{BlockDevice, Knob};
 use justitia_policy::snapshot::GroupId;
 use rustix::io::Errno;
 
-use crate::config::DiskSettings;
+use crate::config::{DiskSettings, IoCost};
 use crate::status::Problem;
 use crate::tracked::Observation;
 
@@ -35,8 +35,8 @@ struct Disk {
 impl Disks {
     pub(crate) fn observe(&mut self, fs: &Fs, observation: &mut Observation) {
         self.listed.clear();
-        fs.block_devices(&mut self.listed);
-        let wanted = self.settings.iocost;
+        fs.block_devices(self.settings.iocost == IoCost::All, &mut self.listed);
+        let wanted = self.settings.iocost != IoCost::None;
         self.listed
             .retain(|path| wanted || Knob::of_disk(path).all(|knob| !knob.is_cost()));
         for path in &self.listed {

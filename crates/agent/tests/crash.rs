@@ -80,8 +80,8 @@ impl CgroupFs for FusedFs {
     fn stacked(&self, device: Device) -> bool {
         self.0.fake.stacked(device)
     }
-    fn block_devices(&self, out: &mut Vec<String>) {
-        self.0.fake.block_devices(out);
+    fn block_devices(&self, all: bool, out: &mut Vec<String>) {
+        self.0.fake.block_devices(all, out);
     }
     fn watch_host_pressure(&self) -> Result<Watch, Errno> {
         Err(Errno::OPNOTSUPP)

@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{host, limit, restore_from, text, until, write, Rig, BOOT};
-use justitia_agent::config::DiskSettings;
+use justitia_agent::config::{DiskSettings, IoCost};
 use justitia_agent::journal::Journal;
 use justitia_agent::restore::Restored;
 use justitia_agent::Settings;
@@ -232,7 +232,7 @@ fn with_io_cost_configured_off_no_disk_is_looked_at_and_held_values_are_restored
     let (fake, disk, _state, mut rig) = one_disk(|fake| fake.add_cost_disk("sdb"));
     rig.apply(served(disk));
     let disk = DiskSettings {
-        iocost: false,
+        iocost: IoCost::None,
         ..DiskSettings::default()
     };
     rig.observer.configure(&Settings {

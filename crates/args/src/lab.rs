@@ -366,6 +366,8 @@ pub enum Volume {
     Linear,
     /// dm-crypt over one disk, with the null cipher: real ones take the emulated CPU
     Crypt,
+    /// dm-crypt that writes in the writer's thread (`no_write_workqueue`)
+    CryptInline,
     /// RAID 1 of two disks (md)
     Raid1,
     /// RAID 5 of three disks (md)

@@ -44,9 +44,10 @@ pub trait CgroupFs: Send + Sync {
     fn stacked(&self, device: Device) -> bool;
 
     /// Appends the paths of disks, in order: `block:NAME` for disks that BFQ schedules and, where the kernel
-    /// has io.cost, `cost:NAME` for disks with another scheduler or none. A device that cannot be read is
-    /// left out. The list may be some seconds old.
-    fn block_devices(&self, out: &mut Vec<String>);
+    /// has io.cost, `cost:NAME` for disks with another scheduler or none; unless `all`, without those below a volume
+    /// that writes in one thread for all groups. A device that cannot be read is left out. The list may be some seconds
+    /// old.
+    fn block_devices(&self, all: bool, out: &mut Vec<String>);
 
     /// Watches the host's `/proc/pressure/memory` for stalls of 150 ms within a second.
     fn watch_host_pressure(&self) -> Result<Watch, Errno>;

@@ -54,11 +54,14 @@ fn over(volume: Volume, disks: &[GuestDisk], bytes: u64) -> Result<GuestDisk> {
         // Documentation/admin-guide/device-mapper.
         Volume::Linear => mapped(&format!("linear {} 0", disks[0].node.display()), "", bytes),
         // The UUID is as cryptsetup names it.
-        Volume::Crypt => mapped(
-            &format!("crypt cipher_null-ecb - 0 {} 0", disks[0].node.display()),
-            "CRYPT-PLAIN-volume",
-            bytes,
-        ),
+        Volume::Crypt | Volume::CryptInline => {
+            let target = format!("crypt cipher_null-ecb - 0 {} 0", disks[0].node.display());
+            let inline = match volume {
+                Volume::CryptInline => " 1 no_write_workqueue",
+                _ => "",
+            };
+            mapped(&(target + inline), "CRYPT-PLAIN-volume", bytes)
+        }
         // Chunks of 128 sectors, without metadata. The disks hold zeros and so agree.
         Volume::LvmRaid5 => {
             let parts = disks

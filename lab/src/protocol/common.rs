@@ -25,7 +25,7 @@ pub struct MemoryDisk {
 pub fn modules_of(volume: Volume) -> &'static [&'static str] {
     match volume {
         Volume::Linear => &["dm_mod"],
-        Volume::Crypt => &["crypto_null", "dm_crypt"],
+        Volume::Crypt | Volume::CryptInline => &["crypto_null", "dm_crypt"],
         Volume::Raid1 => &["raid1"],
         Volume::Raid5 => &["raid456"],
         Volume::LvmRaid5 => &["raid456", "dm_raid"],
@@ -36,7 +36,7 @@ impl MemoryDisk {
     /// Number of disks, and the size of each.
     pub fn disks(&self) -> (u64, u64) {
         match self.volume {
-            None | Some(Volume::Linear | Volume::Crypt) => (1, self.bytes),
+            None | Some(Volume::Linear | Volume::Crypt | Volume::CryptInline) => (1, self.bytes),
             Some(Volume::Raid1) => (2, self.bytes),
             Some(Volume::Raid5 | Volume::LvmRaid5) => {
                 (3, (self.bytes / 2).next_multiple_of(1 << 20))

@@ -208,6 +208,12 @@ fn a_wrong_entry_is_refused_with_its_line_its_key_and_what_is_valid() {
             "manage = [\"/app/*\"]",
         ),
         (
+            "[disk]\niocost = 'al'",
+            "2: iocost is \"al\"",
+            "use true, false or \"all\"",
+        ),
+        ("[disk]\niocost = 1", "2: iocost is 1", "\"all\""),
+        (
             "feedback = { dead_band = 'x' }",
             "1: dead_band is not a number",
             "dead_band = a number",

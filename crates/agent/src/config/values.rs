@@ -105,21 +105,38 @@ impl Default for GateSettings {
 }
 
 /// The operator's settings of disks that BFQ does not schedule.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DiskSettings {
-    /// io.cost serves them by weight while groups contend.
-    pub iocost: bool,
+    /// Those that io.cost serves by weight while groups contend.
+    pub iocost: IoCost,
     /// io.cost models by the disk's name.
     #[serde(deserialize_with = "models")]
     pub models: BTreeMap<String, CostModel>,
 }
 
-impl Default for DiskSettings {
-    fn default() -> Self {
-        DiskSettings {
-            iocost: true,
-            models: BTreeMap::new(),
+/// The disks that io.cost may serve.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum IoCost {
+    /// `false`.
+    None,
+    /// `true`: all but those below a volume that writes in one thread for all groups.
+    #[default]
+    Some,
+    /// `"all"`.
+    All,
+}
+
+impl<'de> Deserialize<'de> for IoCost {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(from)? {
+            toml::Value::Boolean(false) => Ok(IoCost::None),
+            toml::Value::Boolean(true) => Ok(IoCost::Some),
+            toml::Value::String(text) if text == "all" => Ok(IoCost::All),
+            other => Err(error((
+                format!("{KEY} is {other}"),
+                "use true, false or \"all\"".to_owned(),
+            ))),
         }
     }
 }

@@ -43,8 +43,15 @@ pub(crate) struct Disks {
 
 #[derive(Debug, Default)]
 struct List {
-    paths: Vec<String>,
+    paths: Vec<Listed>,
     made: Option<Instant>,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Listed {
+    path: String,
+    /// It is for io.cost, and a volume over it writes in one thread for all groups.
+    joined: bool,
 }
 
 impl Disks {
@@ -103,8 +110,9 @@ impl Disks {
         RealDirectory::open_at(root, &relative, &disk_path(name), Arc::clone(&self.shared))
     }
 
-    /// Appends the paths of the disks that BFQ schedules, and with `cost` of those that io.cost may serve.
-    pub(crate) fn list(&self, cost: bool, out: &mut Vec<String>) {
+    /// Appends the paths of the disks that BFQ schedules, and with `cost` of those that io.cost may serve, with `all` also
+    /// below any volume.
+    pub(crate) fn list(&self, cost: bool, all: bool, out: &mut Vec<String>) {
         let Some(root) = &self.root else { return };
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         if list.made.is_none_or(|made| made.elapsed() >= LIST_LASTS) {
@@ -113,31 +121,35 @@ impl Disks {
             list.paths.sort_unstable();
             list.made = Some(Instant::now());
         }
-        let paths = list.paths.iter();
-        out.extend(
-            paths
-                .filter(|path| cost || cost_name(path).is_none())
-                .cloned(),
-        );
+        let wanted =
+            |disk: &&Listed| (cost || cost_name(&disk.path).is_none()) && (all || !disk.joined);
+        let wanted = list.paths.iter().filter(wanted);
+        out.extend(wanted.map(|disk| disk.path.clone()));
     }
 }
 
-/// The paths of the disks, in any order.
-fn scan(root: &OwnedFd) -> Vec<String> {
+/// The disks, in any order.
+fn scan(root: &OwnedFd) -> Vec<Listed> {
     let mut paths = Vec::new();
     let mut buffer = Buffer::new();
     // Opened again, because a directory descriptor keeps its position.
     for name in entries(root, ".") {
         let cost = match how(root, &name, &mut buffer) {
             Ok(Some(Served::ByBfq { spins })) => {
-                paths.push(disk_path(&name));
+                paths.push(Listed {
+                    path: disk_path(&name),
+                    joined: false,
+                });
                 !spins
             }
             Ok(Some(Served::Otherwise)) => true,
             Ok(None) | Err(_) => false,
         };
-        if cost && !joins_writers(root, &name, DEEPEST) {
-            paths.push(cost_path(&name));
+        if cost {
+            paths.push(Listed {
+                path: cost_path(&name),
+                joined: joins_writers(root, &name, DEEPEST),
+            });
         }
     }
     paths
@@ -229,7 +241,7 @@ mod tests {
 
     fn listed(fs: &RealFs) -> Vec<String> {
         let mut paths = Vec::new();
-        fs.block_devices(&mut paths);
+        fs.block_devices(false, &mut paths);
         paths
     }
 
@@ -344,6 +356,9 @@ mod tests {
             std::fs::write(path, text).unwrap();
         }
         assert_eq!(listed(&fs), ["cost:vda", "cost:vdd"]);
+        let mut all = Vec::new();
+        fs.block_devices(true, &mut all);
+        assert_eq!(all, ["cost:vda", "cost:vdb", "cost:vdc", "cost:vdd"]);
     }
 
     #[test]

@@ -224,10 +224,10 @@ impl CgroupFs for RealFs {
                 .is_ok_and(|mut slaves| slaves.next().is_some())
     }
 
-    fn block_devices(&self, out: &mut Vec<String>) {
+    fn block_devices(&self, all: bool, out: &mut Vec<String>) {
         let file = File::IoCostQos.name();
         let cost = fs::accessat(&self.root, file, fs::Access::EXISTS, fs::AtFlags::empty());
-        self.disks.list(cost.is_ok(), out);
+        self.disks.list(cost.is_ok(), all, out);
     }
 
     fn watch_host_pressure(&self) -> Result<Watch, Errno> {

@@ -228,8 +228,14 @@ fn writeback_not_charged(facts: &Facts, out: &mut Outcome) -> Option<()> {
             "a kernel thread of {} writes to its disks for all groups",
             volume.driver
         );
+        let remedy = if volume.driver == "dm-crypt" {
+            "let it write in the writer's thread (cryptsetup refresh --perf-no_write_workqueue NAME) and set [disk] \
+             iocost = \"all\", or select BFQ"
+        } else {
+            "keep data that groups write in bulk on a volume without it"
+        };
         out.find(Subject::Disk(volume.name), evidence)
-            .remedy("keep data that groups write in bulk on a volume without it");
+            .remedy(remedy);
     }
     Some(())
 }

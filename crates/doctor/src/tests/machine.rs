@@ -212,7 +212,7 @@ pub(super) fn weights() -> Vec<Pitfall> {
             meanwhile: nothing,
             about: Subject::Disk("dm-3".into()),
             evidence: &["dm-crypt", "for all groups"],
-            remedy: "volume without it",
+            remedy: "no_write_workqueue",
         },
     ]
 }

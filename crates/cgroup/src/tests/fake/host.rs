@@ -423,7 +423,7 @@ impl CgroupFs for FakeFs {
         self.lock().stacked.contains(&device)
     }
 
-    fn block_devices(&self, out: &mut Vec<String>) {
+    fn block_devices(&self, _all: bool, out: &mut Vec<String>) {
         let state = self.lock();
         let paths = state.groups.keys();
         out.extend(paths.filter(|path| disk_name(path).is_some()).cloned());

@@ -192,7 +192,7 @@ fn a_disk_is_a_directory_of_knobs_beside_the_cgroups() {
     let (fs, group) = host();
     let id = fs.add_disk("nvme0n1", true);
     let mut paths = Vec::new();
-    fs.block_devices(&mut paths);
+    fs.block_devices(false, &mut paths);
     assert_eq!(paths, ["block:nvme0n1"]);
     let mut children = Vec::new();
     fs.children("/", usize::MAX, &mut children).unwrap();
