@@ -5,6 +5,7 @@
 //! here: a text becomes a value, and nothing is done with it, so that `justitia` links nothing of these
 //! programs.
 
+use std::ffi::OsString;
 use std::io::ErrorKind::BrokenPipe;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::process::ExitCode;
@@ -42,7 +43,7 @@ pub fn answer<C: CommandFactory>(error: &clap::Error) -> ExitCode {
             _ => ExitCode::SUCCESS,
         };
     }
-    let command = command_of(C::command(), std::env::args().skip(1));
+    let command = command_of(C::command(), std::env::args_os().skip(1));
     let (cause, remedy) = usage(error, &command);
     two_lines(&cause, &remedy);
     ExitCode::from(Exit::Usage.code())
@@ -134,12 +135,12 @@ fn clap_words(source: &(dyn std::error::Error + 'static), words: &str) -> (Strin
 }
 
 /// The words of the command in these arguments: `justitia color set`. clap's errors do not always name it.
-fn command_of(mut command: Command, arguments: impl Iterator<Item = String>) -> String {
+fn command_of(mut command: Command, arguments: impl Iterator<Item = OsString>) -> String {
     let name = command.get_bin_name().unwrap_or(command.get_name());
     let mut words = name.to_owned();
     for argument in arguments {
         if let Some(below) = command.find_subcommand(&argument).cloned() {
-            words = format!("{words} {argument}");
+            words = format!("{words} {}", below.get_name());
             command = below;
         }
     }

@@ -1,14 +1,16 @@
 //! Tests bad input to the program: one line of cause, one of remedy, the right exit code, nothing changed.
 
 use std::ffi::OsStr;
+use std::fmt::Debug;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-fn justitia(arguments: &[&str]) -> Output {
+fn justitia(arguments: &[impl AsRef<OsStr>]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_justitia"));
     command
         .args(arguments)
@@ -18,7 +20,7 @@ fn justitia(arguments: &[&str]) -> Output {
 }
 
 /// Runs a command that must refuse, checks the form of the refusal, and returns cause and remedy.
-fn refused(arguments: &[&str], codes: &[i32]) -> (String, String) {
+fn refused(arguments: &[impl AsRef<OsStr> + Debug], codes: &[i32]) -> (String, String) {
     let output = justitia(arguments);
     let stderr = String::from_utf8(output.stderr).unwrap();
     let lines: Vec<&str> = stderr.lines().collect();
@@ -73,7 +75,8 @@ fn wrong_arguments_are_wrong_usage() {
             "127.0.0.1:9619",
         ),
         ("run --manage ", "", "/app/*"),
-        ("plan --mode", "--mode", "justitia plan --help"),
+        ("plan --mode", "--mode", "proportional"),
+        ("run --config", "--config", "justitia run --help"),
         ("explain", "GROUP", ""),
         ("weight /app/db 0", "weight 0", "1 to 10000"),
         ("weight /app/db 10001", "weight 10001", "1 to 10000"),
@@ -563,6 +566,14 @@ fn man_pages_and_completions_come_from_the_arguments() {
     assert!(String::from_utf8(output.stdout)
         .unwrap()
         .contains("justitia"));
+}
+
+#[test]
+fn an_argument_that_is_no_utf8_is_wrong_usage() {
+    let arguments = ["run", "--mode"].map(OsStr::new);
+    let arguments = [&arguments[..], &[OsStr::from_bytes(b"\xff")]].concat();
+    let (_, remedy) = refused(&arguments, &[2]);
+    assert!(remedy.contains("justitia run --help"), "{remedy}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The host's disks: those that BFQ schedules, with `[bfq]` in `queue/scheduler`, and those that io.cost may
-//! serve, which are all but BFQ's rotational ones and those below a volume that writes in one thread for all groups. BFQ's knobs are
-//! in `queue/iosched`. The kernel recreates that directory, with another inode, whenever a scheduler is selected.
+//! serve, which are all but BFQ's rotational ones and those below a volume that writes in one thread for all groups.
+//! BFQ's knobs are in `queue/iosched`. The kernel recreates that directory, with another inode, whenever a scheduler is
+//! selected.
 //!
 //! A host may have a thousand loop and mapper devices, and schedulers are selected at boot. The list is
 //! therefore rebuilt only every ten seconds. An old list does no harm: accesses to the directory of a removed
@@ -155,9 +156,9 @@ fn scan(root: &OwnedFd) -> Vec<Listed> {
     paths
 }
 
-/// True if a volume over this disk or volume, or over one of its partitions, writes in one thread for all groups. io.cost
-/// lets the thread that submits a request wait, so all groups would wait for the lightest: over dm-crypt the disk was
-/// idle for 0.7 of the time, and the throughput fell to a half (docs/results/fileserver.md, volumes).
+/// True if a volume over this disk or volume, or over one of its partitions, writes in one thread for all groups.
+/// io.cost lets the thread that submits a request wait, so all groups would wait for the lightest: over dm-crypt the
+/// disk was idle for 0.7 of the time, and the throughput fell to a half (docs/results/fileserver.md, volumes).
 fn joins_writers(root: &OwnedFd, name: &str, depth: u32) -> bool {
     let partitions = entries(root, name).into_iter();
     let partitions = partitions.filter(|entry| entry.starts_with(name));
