@@ -111,8 +111,8 @@ impl Disks {
         RealDirectory::open_at(root, &relative, &disk_path(name), Arc::clone(&self.shared))
     }
 
-    /// Appends the paths of the disks that BFQ schedules, and with `cost` of those that io.cost may serve, with `all` also
-    /// below any volume.
+    /// Appends the paths of the disks that BFQ schedules, and with `cost` of those that io.cost may serve, with `all`
+    /// also below any volume.
     pub(crate) fn list(&self, cost: bool, all: bool, out: &mut Vec<String>) {
         let Some(root) = &self.root else { return };
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,7 +158,7 @@ fn scan(root: &OwnedFd) -> Vec<Listed> {
 
 /// True if a volume over this disk or volume, or over one of its partitions, writes in one thread for all groups.
 /// io.cost lets the thread that submits a request wait, so all groups would wait for the lightest: over dm-crypt the
-/// disk was idle for 0.7 of the time, and the throughput fell to a half (docs/results/fileserver.md, volumes).
+/// disk was idle for two thirds of the time (docs/results/fileserver.md, volumes).
 fn joins_writers(root: &OwnedFd, name: &str, depth: u32) -> bool {
     let partitions = entries(root, name).into_iter();
     let partitions = partitions.filter(|entry| entry.starts_with(name));

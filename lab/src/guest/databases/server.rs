@@ -67,7 +67,7 @@ const SERVE: &[&str] = &[
 /// The end of a line in a neighbor's log that stands for a unit of its work.
 const UNIT: &str = "unit";
 
-/// What a neighbor runs, with the data disk at `/data`.
+/// The script that a neighbor runs, with the data disk at `/data`.
 const fn script(work: Neighbor) -> &'static str {
     match work {
         // tar skips the contents if it sees that its output is /dev/null.
