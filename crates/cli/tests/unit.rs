@@ -111,6 +111,12 @@ is_active() { [ "$(show ActiveState)" = active ]; }
         "$@"
         for i in $(seq 600); do [ "$(went_on)" = "$before" ] || break; sleep 0.1; done
     }
+    # A decision may lift a limit at any time, so the agent is stopped until systemd ends and continues it.
+    in_force() {
+        systemctl kill -s STOP justitia && ! prior && return
+        systemctl kill -s CONT justitia
+        false
+    }
     watched restart systemctl restart justitia
     again && echo "restarted by hand"
     # What a killed agent leaves was saved within ten seconds.
@@ -131,7 +137,8 @@ is_active() { [ "$(show ActiveState)" = active ]; }
     # systemd writes its own values then, and the agent takes its knobs again.
     sleep 5; wait_for 60 limited && sleep 11
     kill_it
-    wait_for 20 as_before && echo "without a next start everything is restored"
+    # A killed process first leaves the kernel: its BPF programs take seconds, and more on a busy host.
+    wait_for 60 as_before && echo "without a next start everything is restored"
     rm /run/systemd/system/justitia.service.d/no.conf
     systemctl daemon-reload; systemctl reset-failed justitia; systemctl start justitia
     wait_for 60 limited && echo "limits are set for the last time"
