@@ -124,7 +124,7 @@ fn set_lru(multi_generational: bool) -> bool {
 /// Parameters of a comparison, besides the load.
 struct Comparison<'a> {
     dir: &'a Path,
-    /// Seconds to learn the curve without a limit.
+    /// Seconds to learn the curve of each load without a limit.
     learn: f64,
     /// Seconds to measure with a limit; the first half is to settle.
     measure: f64,
@@ -134,8 +134,9 @@ struct Comparison<'a> {
     paced: bool,
 }
 
-/// Compares a load's curve with what is measured. Returns the mean error, and over how many sizes.
-fn off(name: &str, load: Load, how: &Comparison<'_>) -> (f64, usize) {
+/// Compares the curve of the last of these loads, each of which runs in turn, with what is measured. Returns the
+/// mean error, and over how many sizes.
+fn off(name: &str, loads: impl IntoIterator<Item = Load>, how: &Comparison<'_>) -> (f64, usize) {
     let path = how.dir.join("file");
     if !path.exists() {
         TestFile::cold(how.dir, "file", PAGES * PAGE);
@@ -151,12 +152,15 @@ fn off(name: &str, load: Load, how: &Comparison<'_>) -> (f64, usize) {
         scratch: &scratch,
         eye,
         file,
-        load,
+        load: Load::Random,
         nth: 0,
         state: 88_172_645_463_325_252,
         pause: Duration::from_millis(if how.paced { 8 } else { 0 }),
     };
-    reader.read(how.learn);
+    for load in loads {
+        reader.load = load;
+        reader.read(how.learn);
+    }
     let estimated = reader.eye.observer.estimates();
     let curve = reader.curve().expect("enough was seen");
     println!(
@@ -206,7 +210,7 @@ fn a_curve_tells_what_hit_ratios_at_other_sizes_will_be() {
     ] {
         let (off, sizes) = off(
             name,
-            load,
+            [load],
             &Comparison {
                 dir: dir.path(),
                 learn: 13.0,
@@ -287,9 +291,9 @@ fn a_group_that_misses_has_a_curve_while_reads_are_seen_in_windows() {
     assert!(of_loop(1.1).is_some_and(|hits| hits > 0.95), "{curve:?}");
 }
 
-#[test]
-#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
-fn curves_of_all_loads_on_both_lrus() {
+/// Compares the curves of loads, each of which may have had others before it, at eight sizes under both LRUs.
+/// Prints the errors. Only if `JUSTITIA_TEST_ROUNDS` is at least 100.
+fn compare<const N: usize>(cases: impl Fn() -> [(&'static str, Vec<Load>, bool); N]) {
     let rounds = std::env::var("JUSTITIA_TEST_ROUNDS").unwrap_or_default();
     if rounds.parse::<u32>().unwrap_or(100) < 100 {
         return println!("not at so few rounds: {rounds}");
@@ -300,16 +304,7 @@ fn curves_of_all_loads_on_both_lrus() {
         if multi_generational && !set {
             continue;
         }
-        for (name, load, paced) in [
-            ("random", Load::Random, true),
-            ("zipf 0.8", Load::zipf(0.8), true),
-            ("zipf 1.0", Load::zipf(1.0), true),
-            ("zipf 1.2", Load::zipf(1.2), true),
-            ("loop", Load::Loop, true),
-            ("mixed", Load::Mixed, true),
-            ("zipf 1.0, estimated", Load::zipf(1.0), false),
-            ("loop, estimated", Load::Loop, false),
-        ] {
+        for (name, loads, paced) in cases() {
             let how = Comparison {
                 dir: dir.path(),
                 learn: 30.0,
@@ -317,8 +312,55 @@ fn curves_of_all_loads_on_both_lrus() {
                 parts: &[0.06, 0.12, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0],
                 paced,
             };
-            let (off, sizes) = off(name, load, &how);
+            let (off, sizes) = off(name, loads, &how);
             println!("RESULT {name}, MGLRU {multi_generational}: off by {off:.3} over {sizes}");
         }
     }
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn curves_of_all_loads_on_both_lrus() {
+    compare(|| {
+        [
+            ("random", vec![Load::Random], true),
+            ("zipf 0.8", vec![Load::zipf(0.8)], true),
+            ("zipf 1.0", vec![Load::zipf(1.0)], true),
+            ("zipf 1.2", vec![Load::zipf(1.2)], true),
+            ("loop", vec![Load::Loop], true),
+            ("mixed", vec![Load::Mixed], true),
+            ("zipf 1.0, estimated", vec![Load::zipf(1.0)], false),
+            ("loop, estimated", vec![Load::Loop], false),
+        ]
+    });
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn curves_follow_a_load_that_changes() {
+    compare(|| {
+        let zipf = || Load::zipf(1.0);
+        [
+            (
+                "a loop, 30 s after zipf 1.0",
+                vec![zipf(), Load::Loop],
+                true,
+            ),
+            (
+                "a loop, 90 s after zipf 1.0",
+                vec![zipf(), Load::Loop, Load::Loop, Load::Loop],
+                true,
+            ),
+            (
+                "random, 30 s after a loop",
+                vec![Load::Loop, Load::Random],
+                true,
+            ),
+            (
+                "random, 90 s after a loop",
+                vec![Load::Loop, Load::Random, Load::Random, Load::Random],
+                true,
+            ),
+        ]
+    });
 }

@@ -104,7 +104,6 @@ pub fn is_secure(url: &str) -> bool {
     url.starts_with("https://")
 }
 
-/// TLS settings for the client.
 /// True if the URL is well formed and names a host.
 pub fn is_whole(url: &str) -> bool {
     let url = url.parse::<ureq::http::Uri>();
@@ -117,6 +116,7 @@ pub fn is_whole(url: &str) -> bool {
     !authority.host().is_empty() && is_port
 }
 
+/// TLS settings for the client.
 fn of_tls(tls: &Tls) -> Result<TlsConfig, Trouble> {
     let mut config = TlsConfig::builder()
         .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
