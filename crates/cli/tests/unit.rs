@@ -137,7 +137,7 @@ is_active() { [ "$(show ActiveState)" = active ]; }
     # systemd writes its own values then, and the agent takes its knobs again.
     sleep 5; wait_for 60 limited && sleep 11
     kill_it
-    # A killed process first leaves the kernel: its BPF programs take seconds, and more on a busy host.
+    # 6 s on an idle host, most of them until systemd sees the agent's end; 12 s beside busy processes.
     wait_for 60 as_before && echo "without a next start everything is restored"
     rm /run/systemd/system/justitia.service.d/no.conf
     systemctl daemon-reload; systemctl reset-failed justitia; systemctl start justitia
