@@ -92,8 +92,8 @@ is_active() { [ "$(show ActiveState)" = active ]; }
     weighs() { /opt/lab/justitia status --json | grep -Eq "\"weight\": ?$1\b"; }
     for weight in 800 400; do
         systemctl set-property --runtime heavy IOWeight=$weight
-        for i in $(seq 20); do weighs $weight && break; sleep 0.1; done
-        weighs $weight && echo "weight $weight shows" || echo "weight $weight does not show"
+        # Some seconds if a write of the agent's was on its way and replaced systemd's.
+        wait_for 20 weighs $weight && echo "weight $weight shows" || echo "weight $weight does not show"
         echo "knobs: $(tr '\n' ' ' <$slice/heavy.service/io.weight) $(tr '\n' ' ' <$slice/heavy.service/io.bfq.weight)"
     done
     sleep 6
