@@ -92,7 +92,7 @@ is_active() { [ "$(show ActiveState)" = active ]; }
     weighs() { /opt/lab/justitia status --json | grep -Eq "\"weight\": ?$1\b"; }
     for weight in 800 400; do
         systemctl set-property --runtime heavy IOWeight=$weight
-        # Some seconds if a write of the agent's was on its way and replaced systemd's.
+        # Usually at once. A write of the agent's may be on its way and replace systemd's; it notices later.
         wait_for 20 weighs $weight && echo "weight $weight shows" || echo "weight $weight does not show"
         echo "knobs: $(tr '\n' ' ' <$slice/heavy.service/io.weight) $(tr '\n' ' ' <$slice/heavy.service/io.bfq.weight)"
     done

@@ -247,7 +247,7 @@ fn spec_on(architecture: Architecture, series: Series, script: &str, dir: &Path)
     spec.memory_bytes = 768 << 20;
     // With room for a second disk.
     on_its_own_clock(&mut spec, 1280 + 256);
-    // A host that is late for the guest's timers would change the rates. The disk is in the guest's memory.
+    // So that a host that is late for the guest's timers has no part in the rates. The disk is in the guest's memory.
     spec.clock = Clock::Instructions {
         shift: 1,
         jumps: true,
