@@ -161,6 +161,8 @@ impl Applier {
                     note_arrival(&mut self.owners, &self.journal, &outcome);
                     observer.know(outcome.group, outcome.knob, rounded(outcome.value));
                 }
+                // Somebody else wrote it first. The next look judges their value.
+                WriteResult::Changed => observer.look_again(outcome.group),
                 // A newer value may have gone past it.
                 WriteResult::Late(Ok(_)) => {
                     note_arrival(&mut self.owners, &self.journal, &outcome);
@@ -353,7 +355,7 @@ impl Applier {
             self.note_submitted(key, value);
             self.returns
                 .retain(|back| (back.group.id(), back.knob) != key);
-            self.writers.submit(&group, knob, present, value);
+            self.writers.submit_over(&group, knob, present, value);
             self.submitted += 1;
         }
     }

@@ -8,7 +8,7 @@ use common::{host, limit, one_group, restore_from, text, until, write, Rig};
 use justitia_cgroup::fake::{Fault, Gate};
 use justitia_cgroup::{FakeFs, Fs, WriterConfig};
 use justitia_policy::plan::{Knob, Value};
-use justitia_policy::units::{Bytes, Limit};
+use justitia_policy::units::{Bytes, Limit, Weight};
 
 const LOW: Knob = Knob::MemoryLow;
 const HIGH: Knob = Knob::MemoryHigh;
@@ -193,6 +193,32 @@ fn after_a_manager_set_both_back_neither_is_given_up_whichever_is_written_first(
         assert_eq!(text(&fake, "/app/a", first), (60 << 20).to_string());
         assert_eq!(text(&fake, "/app/a", second), (70 << 20).to_string());
     }
+}
+
+#[test]
+fn a_weight_set_while_our_write_waits_behind_a_limit_is_not_replaced() {
+    let (fake, a, _state, mut rig) = one_group();
+    fake.update("/app/a", |group| group.bfq_weight = Some(100));
+    rig.look();
+    let weights = |n| [WEIGHT, Knob::IoBfqWeight].map(|knob| write(a, knob, Value::Weight(n)));
+    rig.apply(weights(700).to_vec());
+    rig.look();
+    let gate = Gate::new();
+    fake.inject("/app/a", "memory.high", Fault::Slow(gate.clone()));
+    let [weight, bfq_weight] = weights(760);
+    rig.submit(vec![write(a, HIGH, limit(90 << 20)), weight, bfq_weight]);
+    until("the limit hangs", || gate.waiting() == 1);
+    // systemctl set-property IOWeight=400
+    fake.foreign_write("/app/a", "io.weight", "default 400");
+    fake.foreign_write("/app/a", "io.bfq.weight", "127");
+    gate.open();
+    rig.applier.quiesce();
+    let of_a = |rig: &Rig| rig.observer.seen(a).unwrap().weight.map(Weight::get);
+    until("the weight counts", || {
+        rig.look();
+        of_a(&rig) == Some(400)
+    });
+    assert_eq!(text(&fake, "/app/a", WEIGHT), "default 400");
 }
 
 #[test]

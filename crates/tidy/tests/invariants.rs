@@ -467,7 +467,7 @@ fn only_apply_and_restore_write_to_the_host() {
             &["agent/src/apply/gate.rs"],
         ),
         (
-            &[".submit(", ".write_knob("],
+            &[".submit(", ".submit_over(", ".write_knob("],
             &["agent/src/apply", "agent/src/restore"],
         ),
         (

@@ -72,7 +72,7 @@ impl Reclaimer {
                     }
                     None
                 }
-                WriteResult::Superseded => None,
+                WriteResult::Superseded | WriteResult::Changed => None,
             };
             let asked = self.in_flight.remove(&outcome.group).unwrap_or(0);
             if let Some(fulfilled) = fulfilled {

@@ -31,12 +31,21 @@ impl Writers {
 
     /// Queues a write of a knob that holds `present`, and returns at once.
     pub(crate) fn submit(&self, group: &Group, knob: Knob, present: Value, value: Value) {
-        let pool = if raises(knob, present, value) {
+        self.pool(knob, present, value).submit(group, knob, value);
+    }
+
+    /// The same, but the write gives way to another program's: see [`Writer::submit_over`].
+    pub(crate) fn submit_over(&self, group: &Group, knob: Knob, present: Value, value: Value) {
+        let pool = self.pool(knob, present, value);
+        pool.submit_over(group, knob, present, value);
+    }
+
+    fn pool(&self, knob: Knob, present: Value, value: Value) -> &Writer {
+        if raises(knob, present, value) {
             &self.raising
         } else {
             &self.other
-        };
-        pool.submit(group, knob, value);
+        }
     }
 
     /// Takes the outcomes there are, and returns at once.

@@ -7,6 +7,7 @@
 //!   replaced, up to [`WriterConfig::max_stuck`] of them;
 //! - writes to one group happen in the order they were submitted, one at a time, until one times out: then
 //!   newer ones go past it (raising `memory.high` frees a group that hangs in reclaim);
+//! - a write that waited gives way to the value that somebody else wrote meanwhile ([`Writer::submit_over`]);
 //! - a newer value for a knob supersedes one that still waits in the queue;
 //! - every ticket has exactly one outcome, and a timed-out one a second, [`WriteResult::Late`], when the
 //!   kernel returns.
@@ -78,6 +79,8 @@ pub enum WriteResult {
     Done,
     /// `memory.reclaim` reclaimed less than requested.
     Partial,
+    /// Not written: the knob no longer held the value that the caller had read.
+    Changed,
     /// A newer value for the same knob replaced it before it began.
     Superseded,
     /// Past its deadline. It may still happen: then a [`WriteResult::Late`] follows.
@@ -127,7 +130,18 @@ impl Writer {
 
     /// Queues a write and returns at once.
     pub fn submit(&self, group: &Group, knob: Knob, value: Value) -> Ticket {
-        let ticket = self.shared.lock().submit(group.clone(), knob, value);
+        self.queue(group, knob, None, value)
+    }
+
+    /// The same, but writes only if the knob still holds `present` when the write begins.
+    pub fn submit_over(&self, group: &Group, knob: Knob, present: Value, value: Value) -> Ticket {
+        self.queue(group, knob, Some(present), value)
+    }
+
+    fn queue(&self, group: &Group, knob: Knob, present: Option<Value>, value: Value) -> Ticket {
+        let mut state = self.shared.lock();
+        let ticket = state.submit(group.clone(), knob, present, value);
+        drop(state);
         self.shared.work.notify_one();
         ticket
     }
@@ -178,8 +192,8 @@ fn work(shared: &Arc<Shared>) {
     loop {
         let Some(job) = next_job(shared) else { return };
         shared.begun.notify_one();
-        let result = job.group.write_knob(job.knob, job.value);
-        let replaced = shared.lock().finish(&job, result);
+        let wrote = (!job.is_overtaken()).then(|| job.group.write_knob(job.knob, job.value));
+        let replaced = shared.lock().finish(&job, wrote);
         // Another job of the same group may be free to go now.
         shared.work.notify_one();
         shared.done.notify_all();

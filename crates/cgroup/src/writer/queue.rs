@@ -16,7 +16,20 @@ pub(super) struct Job {
     pub(super) ticket: Ticket,
     pub(super) group: Group,
     pub(super) knob: Knob,
+    /// The value that the knob must hold; `None`: any.
+    pub(super) present: Option<Value>,
     pub(super) value: Value,
+}
+
+impl Job {
+    /// True if somebody else wrote the knob since the caller read it. The kernel has no compare-and-set: a write
+    /// between this look and ours is still lost.
+    pub(super) fn is_overtaken(&self) -> bool {
+        self.present.is_some_and(|present| {
+            let now = self.group.read_knob(self.knob).ok().flatten();
+            now.is_some_and(|now| now != present)
+        })
+    }
 }
 
 /// A write in the kernel.
@@ -57,12 +70,19 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Queues a job. It takes the place of a waiting job for the same knob.
-    pub(super) fn submit(&mut self, group: Group, knob: Knob, value: Value) -> Ticket {
+    pub(super) fn submit(
+        &mut self,
+        group: Group,
+        knob: Knob,
+        present: Option<Value>,
+        value: Value,
+    ) -> Ticket {
         self.last_ticket += 1;
         let job = Job {
             ticket: Ticket(self.last_ticket),
             group,
             knob,
+            present,
             value,
         };
         let id = job.group.id();
@@ -98,16 +118,18 @@ impl Queue {
         Some(job)
     }
 
-    /// A worker returned from the kernel. `true`: it was replaced meanwhile and has to end.
-    pub(super) fn finish(&mut self, job: &Job, result: Result<Written, Error>) -> bool {
+    /// A worker returned from the kernel; `None`: the job was overtaken. `true`: the worker was replaced meanwhile and
+    /// has to end.
+    pub(super) fn finish(&mut self, job: &Job, wrote: Option<Result<Written, Error>>) -> bool {
         let Some(running) = self.running.remove(&job.ticket) else {
             return false;
         };
-        let result = match result {
-            late if running.timed_out => WriteResult::Late(late),
-            Ok(Written::Done) => WriteResult::Done,
-            Ok(Written::Partial) => WriteResult::Partial,
-            Err(error) => WriteResult::Failed(error),
+        let result = match wrote {
+            None => WriteResult::Changed,
+            Some(late) if running.timed_out => WriteResult::Late(late),
+            Some(Ok(Written::Done)) => WriteResult::Done,
+            Some(Ok(Written::Partial)) => WriteResult::Partial,
+            Some(Err(error)) => WriteResult::Failed(error),
         };
         self.report(job, result);
         self.make_ready(job.group.id());

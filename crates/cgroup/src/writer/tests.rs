@@ -76,6 +76,30 @@ fn a_write_is_done_and_reported_once() {
 }
 
 #[test]
+fn a_value_that_replaced_the_one_read_stays() {
+    let (fs, gate) = stuck_host();
+    let group = fs.open("/stuck").unwrap();
+    let patient = WriterConfig {
+        deadline: PATIENCE,
+        ..config()
+    };
+    let writer = Writer::new(patient).unwrap();
+    writer.submit(&group, Knob::MemoryHigh, mib(1));
+    until_waiting(&gate, 1);
+    let (found, wanted) = (Value::Weight(100), Value::Weight(760));
+    let lost = writer.submit_over(&group, Knob::IoWeight, found, wanted);
+    let won = writer.submit_over(&group, Knob::MemoryLow, mib(0), mib(8));
+    fs.foreign_write("/stuck", "io.weight", "default 400");
+    gate.open();
+    assert!(writer.drain(PATIENCE));
+    let mut out = Vec::new();
+    writer.outcomes(&mut out);
+    assert_eq!(of(&out, lost), [WriteResult::Changed]);
+    assert_eq!(of(&out, won), [WriteResult::Done]);
+    assert_eq!(fs.text("/stuck", "io.weight").unwrap(), "default 400\n");
+}
+
+#[test]
 fn stuck_groups_never_delay_the_others() {
     let (fs, gate) = stuck_host();
     let writer = Writer::new(config()).unwrap();
