@@ -181,6 +181,7 @@ impl Agent {
             if woken == Woken::Told {
                 if self.pace.control().take_reload() {
                     self.reload(reread());
+                    due = due.min(last + self.settings.interval);
                 }
                 continue;
             }

@@ -254,6 +254,28 @@ fn a_group_no_longer_managed_after_a_reload_gets_its_values_back() {
 }
 
 #[test]
+fn a_shorter_interval_counts_from_the_reload_on() {
+    let load = Load::new();
+    let settings = load.settings(Mode::Observe);
+    let shorter = settings.clone();
+    let mut agent = load.agent(Settings {
+        interval: Duration::from_secs(60),
+        ..settings
+    });
+    let (board, control) = (agent.board(), agent.control());
+    let running = thread::spawn(move || {
+        let reread = || Ok(shorter.clone());
+        agent.run(&Notifier::to(None, None), reread).unwrap();
+        agent.finish().unwrap()
+    });
+    until("the first step", || board.report().ticks_total == 1);
+    control.reload();
+    until("the second step", || board.report().ticks_total == 2);
+    control.stop();
+    running.join().unwrap();
+}
+
+#[test]
 fn a_bad_configuration_at_reload_changes_nothing() {
     let mut load = Load::new();
     let mut agent = load.agent(load.settings(Mode::Proportional));

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use common::{machine, report_of, PROLOGUE};
+use common::{assert_line, machine, report_of, PROLOGUE};
 use justitia_machine::kernels::Series;
 
 const SERVICES: &str = include_str!("services.sh");
@@ -201,6 +201,6 @@ fn installing_writes_no_knob_and_purging_under_load_leaves_none_changed() {
         "no unit is left",
         "no file is left",
     ] {
-        assert!(report.contains(line), "not there: {line}\n{report}");
+        assert_line(&report, line);
     }
 }

@@ -157,6 +157,20 @@ pub(crate) fn report_of(spec: &VmSpec, job: &str) -> (GuestOutput, String) {
     (output, report)
 }
 
+/// Asserts that the report, which the test has printed, contains the text. Otherwise names the lines that begin like
+/// it: `make test` repeats only the first line of a failure.
+pub(crate) fn assert_line(report: &str, text: &str) {
+    let (subject, _) = text.split_once(':').unwrap_or((text, ""));
+    let instead: Vec<_> = report
+        .lines()
+        .filter(|line| line.starts_with(subject))
+        .collect();
+    assert!(
+        report.contains(text),
+        "not there: {text}; instead: {instead:?}"
+    );
+}
+
 /// The parts of a report by name: each starts with a line `@ NAME`.
 pub(crate) fn parts(report: &str) -> BTreeMap<String, String> {
     let report = format!("\n{report}");
