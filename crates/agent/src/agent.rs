@@ -11,7 +11,7 @@ use justitia_nri::Listener;
 use justitia_observe::TrafficSource;
 use justitia_policy::config::Mode;
 use justitia_policy::plan::{Knob, Value};
-use justitia_policy::snapshot::{Group, OperatorLimits, Snapshot, WeightSource};
+use justitia_policy::snapshot::{Group, OperatorLimits, Snapshot};
 
 use crate::apply::{Applier, Writers};
 use crate::config::Settings;
@@ -123,9 +123,6 @@ impl Agent {
         ));
         self.state = Arc::new(left.state);
         self.applier.owners = left.owners;
-        for (group, weight) in left.weights {
-            self.observer.set_file_weight(group, weight);
-        }
         for reservation in left.reservations {
             self.reservations.take_in(reservation, Instant::now());
         }
@@ -312,7 +309,9 @@ impl Agent {
     /// Saves the state for the next agent every [`handover::SAVE_EVERY`], in case this one is killed.
     fn keep_state(&mut self) {
         let now = self.fs.now_boottime();
-        let due = now.saturating_sub(self.saved_at) >= handover::SAVE_EVERY;
+        // At once after a knob became the user's: the next agent must not take it back.
+        let due = now.saturating_sub(self.saved_at) >= handover::SAVE_EVERY
+            || std::mem::take(&mut self.applier.gave_up);
         if !self.settings.hand_over || !due {
             return;
         }
@@ -325,17 +324,11 @@ impl Agent {
     /// Saves the state for the next agent.
     fn save(&mut self) -> Result<()> {
         let seen = self.observed_at.map_or(Duration::ZERO, |at| at.elapsed());
-        let weights = self.applier.owners.groups().filter_map(|id| {
-            let group = self.observer.seen(id)?;
-            let said = group.weight_source == WeightSource::IoWeight;
-            Some((id, group.weight.filter(|_| said)?.get()))
-        });
         let left = Handover {
             mode: self.settings.mode,
             at: self.fs.now_boottime().saturating_sub(seen),
             state: &*self.state,
             owners: self.applier.owners.clone(),
-            weights: weights.collect(),
             reservations: self.reservations.holding(Instant::now()),
             gate_asked: self.gate_asked,
         };

@@ -82,6 +82,8 @@ pub struct Applier {
     returns: Vec<Return>,
     /// The owners of the knobs, from the previous agent and for the next one.
     pub(crate) owners: Owners,
+    /// A knob became the user's since the state was last saved.
+    pub(crate) gave_up: bool,
     priors: Arc<Priors>,
     outcomes: Vec<Outcome>,
     submitted: u64,
@@ -100,6 +102,7 @@ impl Applier {
             pending: HashMap::new(),
             returns: Vec::new(),
             owners: Owners::default(),
+            gave_up: false,
             priors: Arc::default(),
             outcomes: Vec::new(),
             submitted: 0,
@@ -184,16 +187,19 @@ impl Applier {
         for back in std::mem::take(&mut self.returns) {
             let key = (back.group.id(), back.knob);
             let settled = !self.pending.contains_key(&key);
-            let ours = |value| (self.journal.get(key.0, key.1)).is_some_and(|e| e.is_ours(value));
             let back_or_gone = match back.look() {
                 Arrival::Vanished => true,
                 Arrival::Back => settled,
-                Arrival::Pending(Some(present)) if settled && !ours(present) => true,
+                Arrival::Pending(Some(present))
+                    if settled && !self.journal.is_ours(key, present) =>
+                {
+                    true
+                }
                 Arrival::Pending(Some(present)) if settled => {
                     let Return {
                         group, knob, prior, ..
                     } = &back;
-                    self.writers.submit(group, *knob, present, *prior);
+                    self.writers.submit_over(group, *knob, present, *prior);
                     self.note_submitted(key, *prior);
                     false
                 }

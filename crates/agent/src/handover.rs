@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use justitia_policy::config::Mode;
-use justitia_policy::snapshot::{GroupId, Reservation};
+use justitia_policy::snapshot::Reservation;
 use justitia_policy::{State, STATE_VERSION};
 use serde::{Deserialize, Serialize};
 
@@ -53,8 +53,6 @@ pub(crate) struct Handover<S = State> {
     pub(crate) at: Duration,
     pub(crate) state: S,
     pub(crate) owners: Owners,
-    /// Weights that another program wrote to our knobs.
-    pub(crate) weights: Vec<(GroupId, u32)>,
     pub(crate) reservations: Vec<Reservation>,
     pub(crate) gate_asked: Option<bool>,
 }

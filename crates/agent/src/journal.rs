@@ -158,6 +158,12 @@ impl Journal {
         self.entries.get(&(group, knob))
     }
 
+    /// True if this value of a knob may be one of ours.
+    pub(crate) fn is_ours(&self, (group, knob): (GroupId, Knob), present: Value) -> bool {
+        let entry = self.get(group, knob);
+        entry.is_some_and(|entry| entry.is_ours(present))
+    }
+
     /// Damage found when the journal was opened.
     pub fn damaged(&self) -> Option<&Damage> {
         self.damaged.as_ref()

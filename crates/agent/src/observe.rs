@@ -140,11 +140,8 @@ impl Observer {
 
     /// Sets which groups to manage. The state of groups that stay is kept.
     pub fn reconfigure(&mut self, config: DiscoverConfig, runtime: RuntimeDirs) -> Result<()> {
-        let mut scanner = Scanner::new(self.fs.clone(), config, runtime)
+        self.scanner = Scanner::new(self.fs.clone(), config, runtime)
             .map_err(|error| Error::usage(error, GLOB_REMEDY))?;
-        // The files hold weights of ours by now.
-        scanner.inherit_file_weights(&mut self.scanner);
-        self.scanner = scanner;
         self.anew = true;
         self.look_for_groups();
         Ok(())
@@ -254,12 +251,6 @@ impl Observer {
     /// Number of scans of groups and the runtimes' records.
     pub(crate) fn scans(&self) -> u64 {
         self.scans
-    }
-
-    /// Takes a weight that somebody else set in a group's files as its weight.
-    pub fn set_file_weight(&mut self, id: GroupId, weight: u32) {
-        self.scanner.set_file_weight(id, Weight::new(weight).ok());
-        self.look_for_groups();
     }
 
     /// Makes the next look read the records and this group's knobs.

@@ -186,6 +186,9 @@ impl Pace {
         let mut alive = Instant::now();
         let mut guard = last + GUARD_EVERY;
         loop {
+            if self.control.is_stopped() || self.control.reload.load(Ordering::Acquire) {
+                return Woken::Told;
+            }
             let now = Instant::now();
             let until = if early { due.min(last + SHORTEST) } else { due };
             if now >= until {
@@ -212,9 +215,6 @@ impl Pace {
                 // Without events the interval alone drives the loop.
                 log.warn_once(format_args!("cannot wait for events: {}", plain(&error)));
                 std::thread::sleep(timeout.min(Duration::from_millis(100)));
-            }
-            if self.control.is_stopped() || self.control.reload.load(Ordering::Acquire) {
-                return Woken::Told;
             }
             for wake in &wakes {
                 match wake {

@@ -117,6 +117,11 @@ pub fn restore(fs: &Fs, journal: &mut Journal, writers: &Writers) -> Restored {
         match back.look() {
             Arrival::Back => restored.restored += 1,
             Arrival::Vanished => restored.vanished += 1,
+            // Somebody set it while our write waited.
+            Arrival::Pending(Some(present)) if !journal.is_ours(key, present) => {
+                let path = back.group.path();
+                restored.foreign.push(format!("{path} {}", back.knob));
+            }
             Arrival::Pending(_) => {
                 let failure = failures.remove(&key);
                 restored
@@ -139,8 +144,8 @@ pub(crate) fn forget(journal: &mut Journal, keys: &[(GroupId, Knob)], problems: 
 }
 
 /// Submits the writes that restore knobs. Returns without waiting for them, except for limits that rise.
-/// `in_flight` tells whether a write of ours to a knob may still arrive; such a knob is restored whatever it
-/// holds now.
+/// `in_flight` tells whether a write of ours to a knob may still arrive; such a knob is restored even if it holds its
+/// prior value now. A value that somebody else set stays, also one that they set while the write waits.
 pub(crate) fn begin(
     fs: &Fs,
     journal: &mut Journal,
@@ -185,8 +190,16 @@ pub(crate) fn begin(
                 restored.unchanged += 1;
                 done.push(key);
             }
-            Ok(Some(present)) if entry.is_ours(present) || flying => {
-                writers.submit(group, knob, present, entry.prior);
+            // A write of io.cost.qos may arrive late: the kernel first waits for the disk's requests.
+            Ok(Some(present))
+                if entry.is_ours(present)
+                    || flying && (same(present, entry.prior) || knob.is_disks()) =>
+            {
+                if flying {
+                    writers.submit(group, knob, present, entry.prior);
+                } else {
+                    writers.submit_over(group, knob, present, entry.prior);
+                }
                 returns.push(Return {
                     group: group.clone(),
                     knob,

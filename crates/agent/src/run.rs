@@ -89,6 +89,9 @@ pub fn run(
     let (place, feed_path) = (Place::from(&settings), settings.status_socket());
     let (hand_over, in_turn) = (settings.hand_over, settings.in_turn);
     let state_dir = settings.state_dir.clone();
+    // From here on knobs are in this agent's charge: every way out restores them or hands them over. A signal that
+    // comes before the loop ends the loop at once.
+    let signals = signals()?;
     let mut agent = Agent::new(
         fs,
         settings,
@@ -98,7 +101,16 @@ pub fn run(
     )?;
     agent.count_by(source);
     agent.listen(FIRST_WORD);
-    let server = Server::listen(&socket, agent.board())?;
+    let control = agent.control();
+    let started = Server::listen(&socket, agent.board())
+        .and_then(|server| Ok((server, handle_signals(signals, control)?)));
+    let (server, signals) = match started {
+        Ok(started) => started,
+        Err(error) => {
+            agent.finish()?;
+            return Err(error);
+        }
+    };
     let mut feed = Feed::new(agent.board(), place);
     // The agent does its work without a page, too.
     if let Err(Error { cause, remedy, .. }) = feed.listen(&feed_path) {
@@ -109,8 +121,6 @@ pub fn run(
     if let Some(page) = page {
         let _ = feed.add(page);
     }
-    let signals = handle_signals(&agent.control())?;
-    // From here on knobs may be changed: every way out goes through `end`.
     let result = catch_unwind(AssertUnwindSafe(|| {
         agent.tick();
         if agent.managed() == 0 {
@@ -339,11 +349,14 @@ fn failed_if_any(restored: &Restored) -> Result<()> {
     }
 }
 
-fn handle_signals(control: &Control) -> Result<signal_hook::iterator::Handle> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
-        .map_err(|error| Error::failed(format!("cannot handle signals: {error}"), "report this"))?;
+/// Takes the signals that end or reload the agent. Those that come before [`handle_signals`] wait for it.
+fn signals() -> Result<Signals> {
+    Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .map_err(|error| Error::failed(format!("cannot handle signals: {error}"), "report this"))
+}
+
+fn handle_signals(mut signals: Signals, control: Control) -> Result<signal_hook::iterator::Handle> {
     let handle = signals.handle();
-    let control = control.clone();
     thread::Builder::new()
         .name("signals".into())
         .stack_size(128 << 10)

@@ -221,6 +221,81 @@ fn a_weight_set_while_our_write_waits_behind_a_limit_is_not_replaced() {
     assert_eq!(text(&fake, "/app/a", WEIGHT), "default 400");
 }
 
+/// One worker, which is never replaced: a write that hangs holds up all others.
+const ALONE: WriterConfig = WriterConfig {
+    workers: 1,
+    max_stuck: 0,
+    deadline: Duration::from_secs(60),
+};
+
+#[test]
+fn a_limit_still_queued_when_the_agent_stops_is_never_written() {
+    let fake = host(&["a", "b"]);
+    let (a, b) = (fake.mkdir("/app/a"), fake.mkdir("/app/b"));
+    let state = tempfile::tempdir().unwrap();
+    let mut rig = Rig::with_writer(fake.clone(), state.path(), ALONE);
+    let gate = Gate::new();
+    fake.inject("/app/a", "memory.high", Fault::Slow(gate.clone()));
+    rig.submit(vec![write(a, HIGH, limit(70 << 20))]);
+    until("the limit hangs", || gate.waiting() == 1);
+    fake.clear_faults("/app/a");
+    rig.submit(vec![write(b, HIGH, limit(80 << 20))]);
+    let opens = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(3));
+        gate.open();
+    });
+    rig.finish();
+    opens.join().unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(text(&fake, "/app/b", HIGH), "max");
+}
+
+#[test]
+fn a_weight_set_while_a_group_is_given_back_stays() {
+    for ours_waits in [false, true] {
+        let fake = host(&["a"]);
+        let a = fake.mkdir("/app/a");
+        let state = tempfile::tempdir().unwrap();
+        let mut rig = Rig::with_writer(fake.clone(), state.path(), ALONE);
+        rig.apply(vec![write(a, WEIGHT, Value::Weight(700))]);
+        rig.look();
+        let gate = Gate::new();
+        fake.inject("/app/a", "memory.high", Fault::Slow(gate.clone()));
+        rig.submit(vec![write(a, HIGH, limit(90 << 20))]);
+        until("the limit hangs", || gate.waiting() == 1);
+        fake.clear_faults("/app/a");
+        let fs = rig.fs.clone();
+        let set = || fake.foreign_write("/app/a", "io.weight", "default 400");
+        if ours_waits {
+            rig.submit(vec![write(a, WEIGHT, Value::Weight(760))]);
+            set();
+            rig.applier.put_back(&fs, |_| true);
+        } else {
+            rig.applier.put_back(&fs, |_| true);
+            set();
+        }
+        gate.open();
+        until("nothing is held", || {
+            rig.applier.settle(&mut rig.observer);
+            rig.applier.priors().is_empty()
+        });
+        assert_eq!(text(&fake, "/app/a", WEIGHT), "default 400");
+        assert_eq!(text(&fake, "/app/a", HIGH), "max");
+    }
+}
+
+#[test]
+fn a_weight_that_a_group_gets_later_counts_and_our_own_does_not() {
+    let (fake, a, _state, mut rig) = one_group();
+    let of_a = |rig: &Rig| rig.observer.seen(a).unwrap().weight.map(Weight::get);
+    fake.foreign_write("/app/a", "io.weight", "default 800");
+    rig.look();
+    assert_eq!(of_a(&rig), Some(800));
+    rig.apply(vec![write(a, WEIGHT, Value::Weight(300))]);
+    rig.look();
+    assert_eq!(of_a(&rig), Some(800));
+}
+
 #[test]
 fn a_look_between_a_managers_two_writes_gives_nothing_up() {
     let (fake, a, _state, mut rig) = one_group();

@@ -114,28 +114,32 @@ fn the_next_agent_goes_on_within_a_step_and_no_knob_passes_its_prior_value() {
 
 #[test]
 fn a_knob_of_the_users_stays_the_users() {
-    let mut load = Load::new();
-    let mut first = load.agent(settings(&load));
-    load.steps(&mut first, 8);
-    load.fake
-        .foreign_write("/app/light", "memory.high", "126418944");
-    load.fake
-        .foreign_write("/app/heavy", "io.weight", "default 333");
-    load.steps(&mut first, 8);
-    let users = |load: &Load| {
-        let of = |path, knob| load.fake.text(path, knob).unwrap().trim().to_owned();
-        (
-            of("/app/light", "memory.high"),
-            of("/app/heavy", "io.weight"),
-        )
-    };
-    let taken = users(&load);
-    first.hand_over().unwrap();
-    let mut next = load.agent(settings(&load));
-    load.steps(&mut next, 8);
-    assert_eq!(users(&load), taken);
-    next.finish().unwrap();
-    assert_eq!(users(&load), taken);
+    for killed in [false, true] {
+        let mut load = Load::new();
+        let mut first = load.agent(settings(&load));
+        load.steps(&mut first, SAVED);
+        let fake = load.fake.clone();
+        fake.foreign_write("/app/light", "memory.high", "126418944");
+        fake.foreign_write("/app/heavy", "io.weight", "default 333");
+        // Less than the time between two saves.
+        load.steps(&mut first, 5);
+        let of = |path, knob| fake.text(path, knob).unwrap().trim().to_owned();
+        let users = || {
+            let high = of("/app/light", "memory.high");
+            (high, of("/app/heavy", "io.weight"))
+        };
+        let taken = users();
+        if killed {
+            std::mem::forget(first);
+        } else {
+            first.hand_over().unwrap();
+        }
+        let mut next = load.agent(settings(&load));
+        load.steps(&mut next, 8);
+        assert_eq!(users(), taken, "killed: {killed}");
+        next.finish().unwrap();
+        assert_eq!(users(), taken);
+    }
 }
 
 #[test]

@@ -504,12 +504,18 @@ fn a_server_that_cannot_be_reached_is_named_with_the_systems_words() {
     }
 }
 
-/// Exit code 69 on a host without cgroup v2.
+/// Exit code 69 on a host without cgroup v2. The packaged unit starts a probe that declares again, unless it ends
+/// with 2.
 #[test]
 fn a_probe_refuses_an_unknown_group_even_if_it_declares_nothing() {
-    for mode in ["--once", "--dry-run", "--json", "--window=1"] {
+    for (mode, code) in [
+        ("--once", 2),
+        ("--dry-run", 2),
+        ("--json", 2),
+        ("--window=1", 1),
+    ] {
         let arguments = ["probe", "exec", mode, "--group", "/nonexistent", "true"];
-        let (cause, _) = refused(&arguments, &[2, 69]);
+        let (cause, _) = refused(&arguments, &[code, 69]);
         assert!(!cause.contains("os error"), "{mode}: {cause}");
     }
 }
@@ -542,6 +548,15 @@ fn a_closed_pipe_ends_what_repeats() {
         line.starts_with('{') && output.stderr.is_empty(),
         "{output:?}"
     );
+}
+
+#[test]
+fn a_replay_that_fails_leaves_no_export() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.json");
+    let export = ["replay", "--export", "json", file.to_str().unwrap()];
+    refused(&[&export[..], &["/nonexistent"]].concat(), &[1]);
+    assert!(!file.exists());
 }
 
 #[test]

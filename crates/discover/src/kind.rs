@@ -84,14 +84,6 @@ pub fn managed_by_weight(path: &str) -> Option<Named> {
     service(last).or_else(of_user)
 }
 
-/// True if systemd may change its weight while it lives (`systemctl set-property`, `virsh blkiotune`).
-pub fn may_be_reweighted(path: &str) -> bool {
-    let mut components = path.rsplit('/').filter(|part| !part.is_empty());
-    let last = components.next().unwrap_or("");
-    let parent = components.next().unwrap_or("");
-    managed_by_weight(path).is_some() || machine(last, parent).is_some()
-}
-
 fn named(kind: Kind, name: impl Into<String>) -> Named {
     Named {
         kind,
@@ -174,6 +166,11 @@ fn service(last: &str) -> Option<Named> {
 /// A container id: at least twelve hexadecimal digits.
 fn is_id(text: &str) -> bool {
     text.len() >= 12 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// True if `name` is a container's ID, and `start` its beginning, at least four characters.
+pub(crate) fn is_id_of(name: &str, start: &str) -> bool {
+    start.len() >= 4 && is_id(name) && name.starts_with(start)
 }
 
 /// `1-name` without its number.

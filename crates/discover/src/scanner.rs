@@ -12,7 +12,7 @@
 //!
 //! Something that cannot be read is one [`Problem`], and the walk goes on. Known groups below it stay.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use justitia_cgroup::{Child, Error, File, Fs, Group, GroupId};
@@ -54,8 +54,6 @@ pub struct Scanner {
     /// The topmost delegated directories with managed groups below them.
     tops: Vec<String>,
     problems: Vec<Problem>,
-    /// The weight in the kernel's files when the group was found.
-    files: HashMap<GroupId, Option<Weight>>,
     priors: Arc<Priors>,
 }
 
@@ -119,7 +117,6 @@ impl Scanner {
             weighed: Vec::new(),
             tops: Vec::new(),
             problems: Vec::new(),
-            files: HashMap::new(),
             priors: Arc::default(),
         })
     }
@@ -145,8 +142,8 @@ impl Scanner {
         &self.problems
     }
 
-    /// The group with this path or name. If there is none, the only group whose path ends with it, or whose
-    /// name begins with it (as container IDs are shortened).
+    /// The group with this path or name. If there is none, the only group whose path ends with it, or the only
+    /// container whose ID begins with it. Other names are never completed: `db` is not `db2`.
     pub fn find(&self, what: &str) -> Option<&Discovered> {
         let path = format!("/{}", what.trim_matches('/'));
         let by_path = self.groups.iter().find(|group| group.path == path);
@@ -159,16 +156,9 @@ impl Scanner {
             })
             .or_else(|| only(self.groups.iter().filter(|g| g.path.ends_with(&path))))
             .or_else(|| {
-                let starts = |group: &&Discovered| !what.is_empty() && group.name.starts_with(what);
+                let starts = |group: &&Discovered| kind::is_id_of(&group.name, what);
                 only(self.groups.iter().filter(starts))
             })
-    }
-
-    /// Corrects the weight that the kernel's files held before any agent wrote to them: the prior value from
-    /// a journal, or a value that a foreign writer set since. Counts at the next scan.
-    pub fn set_file_weight(&mut self, group: GroupId, weight: Option<Weight>) {
-        let weight = weight.filter(|weight| *weight != Weight::DEFAULT);
-        self.files.insert(group, weight);
     }
 
     /// Sets the values that knobs held before an agent wrote them: this agent, one that runs beside it, or
@@ -180,12 +170,6 @@ impl Scanner {
     /// Sets the pods that a runtime reported. They come before recorded ones, and count at the next scan.
     pub fn set_pods(&mut self, pods: Arc<Pods>) {
         self.pods = pods;
-    }
-
-    /// Takes over the weights that another scanner read from the kernel's files. They cannot be read there
-    /// again once weights were written.
-    pub fn inherit_file_weights(&mut self, other: &mut Scanner) {
-        self.files = std::mem::take(&mut other.files);
     }
 
     /// Scans the tree again. A group that vanishes meanwhile is left out. An error concerns the root.
@@ -208,8 +192,6 @@ impl Scanner {
         }
         self.groups.sort_by(|a, b| a.path.cmp(&b.path));
         result?;
-        let here: HashSet<GroupId> = self.groups.iter().map(|group| group.id).collect();
-        self.files.retain(|id, _| here.contains(id));
         self.weigh_ancestors(&mut walk);
         let more = self.problems.len().saturating_sub(MOST_PROBLEMS);
         if more > 0 {
@@ -443,7 +425,7 @@ impl Scanner {
         let was_known = old.as_ref().map(|old| old.id);
         let met = match old {
             Some(old) => Ok(old),
-            None => self.meet(&place.path, standing, named),
+            None => self.meet(&place.path, named),
         };
         let mut entry = match met {
             Ok(entry) => entry,
@@ -468,14 +450,12 @@ impl Scanner {
         let recorded = record.and_then(|record| record.block_io);
         let before = (entry.weight, entry.source, entry.recorded);
         entry.recorded = recorded;
-        // systemd may write another weight there while the group lives.
-        if was_known.is_some() && kind::may_be_reweighted(&place.path) {
-            if let Ok(weight) = self.file_weight(&entry.group, standing) {
-                self.files.insert(entry.id, weight);
-            }
-        }
-        let file = self.files.get(&entry.id).copied().flatten();
-        match weight::of_group(&entry.group, standing, &self.weights, stated, file) {
+        let file = match stated.first {
+            Some(_) => Ok(None),
+            None => self.file_weight(&entry.group, standing),
+        };
+        let of_group = |file| weight::of_group(&entry.group, standing, &self.weights, stated, file);
+        match file.and_then(of_group) {
             Ok((weight, source)) => {
                 if was_known.is_some() && (weight, source, recorded) != before {
                     walk.changes.reweighted.push(entry.id);
@@ -487,7 +467,12 @@ impl Scanner {
                 walk.changes.removed.extend(was_known);
                 return;
             }
-            Err(error) => self.tell(walk, place.top, Problem::of(&place.path, &error)),
+            Err(error) => {
+                self.tell(walk, place.top, Problem::of(&place.path, &error));
+                if was_known.is_none() {
+                    return;
+                }
+            }
         }
         if was_known.is_none() {
             walk.changes.added.push(entry.id);
@@ -496,17 +481,12 @@ impl Scanner {
         self.groups.push(entry);
     }
 
-    fn meet(&mut self, path: &str, standing: Standing, named: Named) -> Result<Discovered, Error> {
+    fn meet(&self, path: &str, named: Named) -> Result<Discovered, Error> {
         let group = self.fs.open(path)?;
-        let id = group.id();
-        if !self.files.contains_key(&id) {
-            let weight = self.file_weight(&group, standing)?;
-            self.files.insert(id, weight);
-        }
         Ok(Discovered {
+            id: group.id(),
             group,
             path: path.to_owned(),
-            id,
             kind: named.kind,
             name: named.name,
             alias: None,

@@ -37,9 +37,9 @@ pub(crate) struct Stated {
     pub(crate) last: Option<(Weight, WeightSource)>,
 }
 
-/// Reads at every scan the places that may change while a group lives. The kernel's files (`file`) are read
-/// once, before we write to them ourselves. An attribute that does not parse counts as none. `stated` comes
-/// from somebody who may state the group's weight.
+/// Reads at every scan the places that may change while a group lives. `file` is the weight in the kernel's files
+/// ([`of_files`]). An attribute that does not parse counts as none. `stated` comes from somebody who may state the
+/// group's weight.
 pub(crate) fn of_group(
     group: &Group,
     standing: Standing,

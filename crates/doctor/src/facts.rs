@@ -13,7 +13,7 @@ use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::{Bytes, Limit, Weight};
 
 /// Name prefixes of devices below `/dev` that are sources of mounts and not disks.
-const NO_DISKS: [&str; 4] = ["loop", "zram", "ram", "fuse"];
+const NO_DISKS: [&str; 6] = ["loop", "zram", "ram", "fuse", "sr", "fd"];
 
 /// The reason why a rate is not known.
 pub(crate) fn no_second_look() -> Unread {
@@ -70,7 +70,7 @@ pub struct GroupFacts {
     /// Kind of a container, a pod, a VM or a group managed by configuration; `None`: none of these.
     pub workload: Option<Kind>,
     /// A running agent manages it, so its knobs have the agent's values.
-    pub managed: bool,
+    pub managed: Known<bool>,
     /// A threaded group has no memory of its own.
     pub threaded: Known<bool>,
     pub knobs: Knobs,
@@ -146,10 +146,10 @@ impl GroupFacts {
         let bytes =
             |knob: &Known<Option<Limit>>| knob.clone().map(|limit| limit.and_then(Limit::bytes));
         let max = bytes(&self.knobs.max)?;
-        let high = if self.managed {
-            None
-        } else {
-            bytes(&self.knobs.high)?
+        let high = match bytes(&self.knobs.high) {
+            Ok(None) => None,
+            _ if self.managed.clone()? => None,
+            high => high?,
         };
         Ok([max, high].into_iter().flatten().min())
     }

@@ -19,8 +19,8 @@ pub struct Look<'a> {
     pub groups: &'a dyn Fn(&HostFacts) -> Known<Fs>,
     /// The weights that owners stated.
     pub owners: &'a Owners,
-    /// Paths that a running agent manages.
-    pub managed: HashSet<String>,
+    /// Paths that a running agent manages, or the reason why it cannot be asked.
+    pub managed: Known<HashSet<String>>,
     /// Time between the two reads; zero: only one.
     pub window: Duration,
     /// Waits for `window`.
@@ -75,7 +75,7 @@ pub fn gather(look: Look) -> Facts {
 struct Walk<'a> {
     facts: &'a mut Facts,
     owners: &'a Owners,
-    managed: HashSet<String>,
+    managed: Known<HashSet<String>>,
     buffer: Buffer,
     /// Identity and time of the first read for each of the facts' groups. The groups are not kept open: there
     /// may be more of them than a process may have open files.
@@ -168,7 +168,11 @@ impl Walk<'_> {
             parent,
             children: Vec::new(),
             workload: self.owners.workload(&path),
-            managed: self.managed.contains(&path),
+            managed: self
+                .managed
+                .as_ref()
+                .map(|paths| paths.contains(&path))
+                .map_err(Clone::clone),
             threaded: threaded.map(Option::unwrap_or_default),
             knobs,
             current,

@@ -18,7 +18,7 @@ pub(crate) fn set(facts: &Facts, group: &GroupFacts, file: File, bytes: Bytes) -
                 File::MemoryLow => Some("--memory-reservation"),
                 _ => None,
             };
-            option.map(|option| format!("{program} update {option} {size} {id}"))
+            option.map(|option| format!("{program} update {option} {size} {}", quoted(id)))
         }
         Owner::Kubernetes => Some(match file {
             File::MemoryMax => format!("in the pod's spec: resources.limits.memory: {size}i"),
@@ -27,7 +27,7 @@ pub(crate) fn set(facts: &Facts, group: &GroupFacts, file: File, bytes: Bytes) -
             ),
         }),
         Owner::Unit(unit) => property(file)
-            .map(|property| format!("systemctl set-property {unit} {property}={size}")),
+            .map(|property| format!("systemctl set-property {} {property}={size}", quoted(unit))),
         Owner::Nobody => None,
     };
     of_owner.unwrap_or_else(|| write(facts, group, file, &size))
@@ -42,11 +42,16 @@ pub(crate) fn write(facts: &Facts, group: &GroupFacts, file: File, value: &str) 
 /// Path of a file of a group, quoted for a shell.
 pub(crate) fn file_path(facts: &Facts, group: &str, file: File) -> String {
     let group = group.trim_end_matches('/');
-    let path = format!("{}{group}/{}", facts.mount_point, file.name());
-    if path.contains([' ', '\\', '$', '\'']) {
-        format!("'{}'", path.replace('\'', "'\\''"))
+    quoted(&format!("{}{group}/{}", facts.mount_point, file.name()))
+}
+
+/// A path or a name as one word of a shell.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:@+".contains(c);
+    if word.chars().all(plain) {
+        word.to_owned()
     } else {
-        path
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 

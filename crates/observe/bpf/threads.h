@@ -46,8 +46,11 @@ static __always_inline void look_at(struct task_struct *task)
 		before = __sync_lock_test_and_set(&seen->rchar, now.rchar);
 	} else {
 		before = now.start_ns > control.threads_since_ns ? 0 : now.rchar;
-		if (bpf_map_update_elem(&threads, &id, &now, BPF_ANY))
+		/* Counted at once it would be counted again at each look. */
+		if (bpf_map_update_elem(&threads, &id, &now, BPF_ANY)) {
 			lose_event();
+			return;
+		}
 	}
 	if (now.rchar > before)
 		add(&count->rchar, now.rchar - before);

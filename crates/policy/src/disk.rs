@@ -64,7 +64,7 @@ const PAGE: f64 = 4096.0;
 /// Lowest and highest speed of the kernel relative to the model, hundredths of a percent. The lowest rises with
 /// each relaxation, up to the speed of the model.
 const SLOWEST: u32 = 3000;
-const RISE: u32 = 2000;
+const RISE: u32 = 3500;
 const FASTEST: u32 = 40_000;
 /// Part of the requests that must meet the latency target, hundredths of a percent.
 const IN_TIME: u32 = 9000;
@@ -200,7 +200,7 @@ impl DiskMemo {
         };
         // io.cost may keep the disk idle, so this does not ask whether the disk is saturated.
         let slower = contended && disk.vrate.is_some_and(|vrate| vrate < 9500);
-        memo.slowed_s = if memo.held && slower && memo.used(rates) < SLOWED {
+        memo.slowed_s = if memo.held && slower && memo.used(rates, disk.given_model) < SLOWED {
             memo.slowed_s + elapsed_s
         } else {
             0.0
@@ -221,12 +221,18 @@ impl DiskMemo {
         memo
     }
 
-    /// Part of the disk's capacity that these rates use.
-    fn used(&self, rates: DiskRates) -> f64 {
-        let bytes_per_s = self.read.bytes_per_s.max(self.write.bytes_per_s);
+    /// Part of the disk's capacity that these rates use. A disk with a given model may have learned nothing.
+    fn used(&self, rates: DiskRates, given: Option<CostModel>) -> f64 {
+        let bps = given.map_or(0, |given| given.rbps.max(given.wbps)) as f64;
+        let bytes_per_s = self.read.bytes_per_s.max(self.write.bytes_per_s).max(bps);
+        let of_given = |given: CostModel| {
+            let iops = given.rrandiops.max(given.wrandiops);
+            (1.0 / iops as f64 - PAGE / bps).max(0.0)
+        };
         let request_s = self.read.request_s.or(self.write.request_s);
+        let request_s = request_s.or(given.map(of_given)).unwrap_or_default();
         let bytes = rates.read_bytes + rates.write_bytes;
-        bytes / bytes_per_s + rates.requests * request_s.unwrap_or_default()
+        bytes / bytes_per_s + rates.requests * request_s
     }
 
     /// The model learned so far; `None`: too little was seen.

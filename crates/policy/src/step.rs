@@ -117,7 +117,7 @@ pub fn step(
     let bfq = disk::any_is_left_to_bfq(&snapshot.devices);
     let steered = watch::gains(&members, bfq || disk::served(&state.disks) > 0);
     caps::limit(&mut members, may.colors);
-    guard::limit_at_shares(&mut need, &mut members);
+    guard::limit_at_shares(&mut need, &mut members, !may.feedback);
     if may.feedback {
         bound::limit(&mut members, host, pool.cache, unlimited, elapsed_s);
     }

@@ -9,7 +9,7 @@
 use crate::block::{self, Served};
 use crate::decision::Member;
 use crate::plan::{Knob, Reason, Value, Write};
-use crate::snapshot::BlockDevice;
+use crate::snapshot::{BlockDevice, Group};
 use crate::units::{Bytes, Limit};
 
 /// Changes smaller than this part of the value are not worth a write.
@@ -75,10 +75,7 @@ pub(crate) fn hold_weights<'a>(
 
 fn high_write(member: &Member) -> Option<Write> {
     let (wanted, reason) = member.decision.high?;
-    let knobs = &member.group.knobs;
-    let target = knobs.operator.high.map_or(wanted, |high| high.min(wanted));
-    let now = knobs.high.filter(|_| !knobs.foreign.high)?;
-    worth(now, target).then_some(Write {
+    high(member.group, wanted).map(|target| Write {
         group: member.group.id,
         knob: Knob::MemoryHigh,
         value: Value::Limit(target),
@@ -86,13 +83,30 @@ fn high_write(member: &Member) -> Option<Write> {
     })
 }
 
+/// The limit to write for this one; `None`: none is worth a write. A raise counts against the room beside other
+/// memory, because that memory grows into the room and cannot be reclaimed.
+pub(crate) fn high(group: &Group, wanted: Limit) -> Option<Limit> {
+    let knobs = &group.knobs;
+    let target = knobs.operator.high.map_or(wanted, |high| high.min(wanted));
+    let now = knobs.high.filter(|_| !knobs.foreign.high)?;
+    let other = group.non_file().unwrap_or_default();
+    let raises = match (now, target) {
+        (Limit::Bytes(now), Limit::Bytes(target)) => differs(target - now, target - other),
+        _ => false,
+    };
+    (raises || worth(now, target)).then_some(target)
+}
+
 fn worth(now: Limit, target: Limit) -> bool {
     match (now, target) {
         (Limit::Max, Limit::Max) => false,
         (Limit::Bytes(now), Limit::Bytes(target)) => {
-            let difference = (now - target).max(target - now);
-            difference.0 >= 4096 && difference > target.scale(WORTH)
+            differs((now - target).max(target - now), target)
         }
         _ => true,
     }
+}
+
+fn differs(difference: Bytes, of: Bytes) -> bool {
+    difference.0 >= 4096 && difference > of.scale(WORTH)
 }

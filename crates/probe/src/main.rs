@@ -20,7 +20,7 @@ use justitia_agent::Settings;
 use justitia_args::probe::{CommonArgs, ProbeArgs};
 use justitia_probe::declare::value;
 use justitia_probe::stats::Stats;
-use justitia_probe::{once, Config, Error, Event, Happening, Sink, XattrSink};
+use justitia_probe::{once, Config, Error, Event, Exit, Happening, Sink, XattrSink};
 use justitia_report::say;
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -118,7 +118,16 @@ fn sink(common: &CommonArgs) -> Result<Box<dyn Sink>, Error> {
         None => XattrSink::new(Box::new(group::own)),
         Some(name) => {
             let settings = Settings::of_host()?;
-            XattrSink::new(Box::new(move || group::named(&name, &settings)))
+            XattrSink::new(Box::new(move || {
+                // It may come later: the unit starts the probe again after this exit code, and not after a refusal.
+                group::named(&name, &settings).map_err(|error| match error.exit {
+                    Exit::Usage => Error {
+                        exit: Exit::Failed,
+                        ..error
+                    },
+                    _ => error,
+                })
+            }))
         }
     };
     Ok(Box::new(sink?))

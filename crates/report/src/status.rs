@@ -385,7 +385,7 @@ impl Report {
     }
 
     /// Finds a group by path, or else by its owner's name, or else by a path that ends in `/name`, or else by
-    /// the beginning of its name (as container IDs are shortened). The match must be unique.
+    /// the beginning of a container's ID, at least four characters. The match must be unique.
     pub fn find(&self, name: &str) -> Option<&GroupStatus> {
         let exact = name.trim_end_matches('/');
         let suffix = format!("/{}", exact.trim_start_matches('/'));
@@ -400,7 +400,8 @@ impl Report {
             .or_else(|| only(&|group| called(group, &|of| of == name)))
             .or_else(|| only(&|group| group.path.ends_with(&suffix)))
             .or_else(|| {
-                only(&|group| !name.is_empty() && called(group, &|of| of.starts_with(name)))
+                let begins = |id: &str| name.len() >= 4 && is_id(id) && id.starts_with(name);
+                only(&|group| called(group, &begins))
             })
     }
 
@@ -421,11 +422,15 @@ impl Report {
     }
 }
 
+/// True if a name is a container's ID.
+fn is_id(name: &str) -> bool {
+    name.len() >= 12 && name.bytes().all(|c| c.is_ascii_hexdigit())
+}
+
 impl GroupStatus {
     /// Its name in tables: the owner's name for a container, pod or virtual machine, the path for other
     /// groups.
     pub fn label(&self) -> &str {
-        let is_id = |name: &str| name.len() >= 12 && name.bytes().all(|c| c.is_ascii_hexdigit());
         let named = self.names.as_ref().filter(|of| {
             let last = self.path.rsplit('/').next();
             ["container", "pod", "vm"].contains(&of.kind.as_str())

@@ -139,19 +139,9 @@ impl Applier {
         self.rebase(&bases, observer, problems);
         for (group, knob, present) in bases {
             observer.know(group, knob, present);
-            match (knob, present) {
-                (Knob::IoWeight, Value::Weight(weight)) if stated_by_file(observer, group) => {
-                    observer.set_file_weight(group, weight);
-                }
-                _ => {}
-            }
         }
+        self.gave_up |= !lost.is_empty();
         for &(group, knob, present) in &lost {
-            // One intent, two files: a manager derives the value of the other one from `io.weight`.
-            let said = knob.repeats().is_some() && self.owners.is_foreign(group, knob);
-            if let (false, Value::Weight(weight)) = (said, present) {
-                observer.set_file_weight(group, weight);
-            }
             self.owners.give_up(group, knob);
             observer.set_foreign(group, self.owners.of_group(group));
             observer.know(group, knob, present);
@@ -163,6 +153,8 @@ impl Applier {
         let keys: Vec<_> = lost.iter().map(|&(group, knob, _)| (group, knob)).collect();
         forget(&mut self.journal, &keys, problems);
         self.post_priors();
+        // The value may be the group's new weight.
+        observer.look_for_groups();
     }
 
     /// True if the group's manager derived this value from its record or its other knob. The knob follows the

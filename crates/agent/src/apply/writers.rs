@@ -54,10 +54,13 @@ impl Writers {
         self.raising.outcomes(out);
     }
 
-    /// Waits until nothing is queued or running, timed-out writes not counted.
+    /// Waits until nothing is queued or running, timed-out writes not counted, at most this long for each pool. Then
+    /// drops what has not begun: a write that begins after its knob was judged would stay.
     pub fn drain(&self, patience: Duration) {
-        self.other.drain(patience);
-        self.raising.drain(patience);
+        for pool in [&self.other, &self.raising] {
+            pool.drain(patience);
+            pool.drop_waiting();
+        }
     }
 
     /// Waits until no write that raises a limit is queued or running, timed-out writes not counted.

@@ -12,7 +12,6 @@ fn save(dir: &Path, at: Duration) -> Result<()> {
         at,
         state: &State::default(),
         owners: Owners::default(),
-        weights: vec![(GroupId(7), 300)],
         reservations: Vec::new(),
         gate_asked: Some(true),
     }

@@ -12,6 +12,8 @@ use crate::{Buffer, Device, File};
 const BLOCK: &str = "/sys/block";
 const VM: &str = "/proc/sys/vm";
 const LRU_GEN: &str = "/sys/kernel/mm/lru_gen";
+/// Major numbers of floppy and CD drives. A CD drive has a size even without a medium.
+const MEDIA_DRIVES: [u32; 2] = [2, 11];
 
 /// A disk: a block device that is not made of other ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +64,7 @@ pub struct HostFacts {
     pub controllers: Known<Option<Vec<String>>>,
     /// All mounts.
     pub mounts: Known<Vec<FsMount>>,
-    /// Disks that have a size.
+    /// Disks that have a size, without floppy and CD drives.
     pub disks: Known<Vec<Disk>>,
     /// Volumes that write in one thread for all groups.
     pub volumes: Known<Vec<Volume>>,
@@ -201,8 +203,12 @@ impl Reader<'_> {
             if self.parsed(&format!("{dir}/size"), single) == Ok(0) {
                 continue;
             }
+            let device = self.parsed(&format!("{dir}/dev"), |text| io::device(text.trim_ascii()));
+            if matches!(&device, Ok(device) if MEDIA_DRIVES.contains(&device.major)) {
+                continue;
+            }
             disks.push(Disk {
-                device: self.parsed(&format!("{dir}/dev"), |text| io::device(text.trim_ascii())),
+                device,
                 scheduler: self.parsed(&format!("{dir}/queue/scheduler"), scheduler),
                 rotational: self
                     .parsed(&format!("{dir}/queue/rotational"), single)

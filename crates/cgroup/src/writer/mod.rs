@@ -81,7 +81,7 @@ pub enum WriteResult {
     Partial,
     /// Not written: the knob no longer held the value that the caller had read.
     Changed,
-    /// A newer value for the same knob replaced it before it began.
+    /// Dropped before it began, usually for a newer value of the same knob.
     Superseded,
     /// Past its deadline. It may still happen: then a [`WriteResult::Late`] follows.
     TimedOut,
@@ -160,6 +160,11 @@ impl Writer {
             .wait_timeout_while(state, patience, |state| !state.is_idle())
             .unwrap_or_else(PoisonError::into_inner);
         !timeout.timed_out()
+    }
+
+    /// Drops the writes that have not begun. Each is reported as superseded.
+    pub fn drop_waiting(&self) {
+        self.shared.lock().drop_waiting();
     }
 }
 

@@ -133,7 +133,25 @@ impl Queue {
         };
         self.report(job, result);
         self.make_ready(job.group.id());
+        if running.replaced {
+            // The worker stays in place of one that hangs and was not replaced, because too many hung.
+            let next = self.hanging().next();
+            if let Some(other) = next.and_then(|ticket| self.running.get_mut(&ticket)) {
+                other.replaced = true;
+                return false;
+            }
+        }
         running.replaced
+    }
+
+    /// Drops the jobs that have not begun.
+    pub(super) fn drop_waiting(&mut self) {
+        self.ready.clear();
+        for waiting in std::mem::take(&mut self.groups).into_values() {
+            for job in waiting.jobs {
+                self.report(&job, WriteResult::Superseded);
+            }
+        }
     }
 
     /// Reports the writes past their deadline, lets their groups' next writes begin, and returns how many

@@ -129,6 +129,37 @@ fn stuck_groups_never_delay_the_others() {
 }
 
 #[test]
+fn a_worker_that_returns_takes_the_place_of_one_that_was_not_replaced() {
+    let fs = FakeFs::new();
+    let gates = ["/first", "/second"].map(|path| {
+        fs.mkdir(path);
+        let gate = Gate::new();
+        fs.inject(path, "memory.high", Fault::Slow(gate.clone()));
+        gate
+    });
+    let few = WriterConfig {
+        workers: 1,
+        max_stuck: 1,
+        ..config()
+    };
+    let writer = Writer::new(few).unwrap();
+    let [first, second] = ["/first", "/second"]
+        .map(|path| writer.submit(&fs.open(path).unwrap(), Knob::MemoryHigh, mib(1)));
+    let timed_out = |out: &[Outcome], ticket| of(out, ticket).contains(&WriteResult::TimedOut);
+    until(&writer, |out| timed_out(out, second));
+    gates[0].open();
+    until(&writer, |out| {
+        of(out, first)
+            .iter()
+            .any(|r| matches!(r, WriteResult::Late(_)))
+    });
+    fs.mkdir("/fine");
+    let fine = writer.submit(&fs.open("/fine").unwrap(), Knob::MemoryLow, mib(1));
+    until(&writer, |out| of(out, fine) == [WriteResult::Done]);
+    gates[1].open();
+}
+
+#[test]
 fn a_timed_out_write_is_reported_again_when_it_comes_back() {
     let (fs, gate) = stuck_host();
     let writer = Writer::new(config()).unwrap();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::Args;
 use justitia_agent::config::GLOB_REMEDY;
-use justitia_agent::socket::ask;
+use justitia_agent::socket::{ask, is_listening};
 use justitia_agent::{Error, Result, Settings};
 use justitia_cgroup::survey::{HostFacts, Known, RealHost, Unread};
 use justitia_cgroup::{Fs, RealFs};
@@ -88,13 +88,15 @@ fn open(host: &HostFacts) -> Known<Fs> {
     }
 }
 
-/// The groups whose knobs a running agent writes. Empty without an agent that answers.
-fn managed(settings: &Settings) -> HashSet<String> {
-    match ask(&settings.socket()) {
+/// The groups whose knobs a running agent writes. Empty without an agent.
+fn managed(settings: &Settings) -> Known<HashSet<String>> {
+    let socket = settings.socket();
+    match ask(&socket) {
         Ok(report) if report.mode != Mode::Observe => {
-            report.groups.into_iter().map(|group| group.path).collect()
+            Ok(report.groups.into_iter().map(|group| group.path).collect())
         }
-        _ => HashSet::new(),
+        Err(error) if is_listening(&socket) => Err(Unread::new("the agent's groups", error.cause)),
+        _ => Ok(HashSet::new()),
     }
 }
 

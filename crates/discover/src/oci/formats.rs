@@ -93,6 +93,8 @@ pub struct Record {
     pub pod: Option<PodRecord>,
     /// The version of a manager's record, which changes while the container lives.
     pub(super) stamp: Option<Stamp>,
+    /// The version of its directory, which a runtime makes again for a new container of the same ID.
+    pub(super) directory: Option<Stamp>,
 }
 
 impl Record {
@@ -118,9 +120,16 @@ pub(super) fn stamp(dir: &Place, id: &OsStr, layout: Layout) -> Option<Stamp> {
     dir.stamp(&Path::new(id).join(layout.changes()?))
 }
 
+/// The version of a container's directory. The place is open, so no mount of a user's is entered.
+pub(super) fn version(dir: &Place) -> Option<Stamp> {
+    dir.stamp(Path::new("."))
+}
+
 /// Reads a record. `stamp` was taken before.
 pub(super) fn read_record(dir: &Place, stamp: Option<Stamp>, layout: Layout) -> Option<Record> {
     let id = dir.path.file_name()?.to_str()?.to_owned();
+    // Taken first: a change during the read counts at the next look.
+    let directory = version(dir);
     let config = Path::new("config.json");
     let (spec, cgroup) = match layout {
         Layout::Bundle => (dir.json::<Spec>(config)?, None),
@@ -160,6 +169,7 @@ pub(super) fn read_record(dir: &Place, stamp: Option<Stamp>, layout: Layout) -> 
         name: None,
         pod: spec.pod(),
         stamp,
+        directory,
     })
 }
 
@@ -177,6 +187,7 @@ fn read_docker(dir: &Place, stamp: Option<Stamp>, id: String) -> Option<Record> 
         name: (!name.is_empty()).then(|| name.to_owned()),
         pod: None,
         stamp,
+        directory: None,
     })
 }
 

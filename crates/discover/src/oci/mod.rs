@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use justitia_report::status::Problem;
 
-use formats::{read_record, stamp, Layout, Stored};
+use formats::{read_record, stamp, version, Layout, Stored};
 pub use formats::{PodRecord, Record, ANNOTATION};
 pub use places::RuntimeDirs;
 
@@ -85,8 +85,8 @@ impl Records {
         &self.pods
     }
 
-    /// Reads the new records, and forgets those of containers that are gone. If nothing changed, it only
-    /// lists directories. Appends problems to `problems`.
+    /// Reads the new and changed records, and forgets those of containers that are gone. If nothing changed, it
+    /// only looks at directories. Appends problems to `problems`.
     pub(crate) fn refresh(&mut self, problems: &mut Vec<Problem>) {
         let mut current = BTreeMap::new();
         let dirs = self.dirs.state_dirs();
@@ -116,14 +116,16 @@ impl Records {
             for name in names {
                 let path = dir.path.join(&name);
                 let known = self.by_directory.remove(&path);
+                let place = dir.below(&name);
                 let stands = known.as_ref().is_some_and(|record| match record.stamp {
                     Some(_) => record.stamp == stamp(&dir, &name, layout),
                     // A record without a cgroup may be half written: look again.
-                    None => record.cgroup.is_some() || record.scope.is_some(),
+                    None if record.cgroup.is_none() && record.scope.is_none() => false,
+                    None => record.directory == place.as_ref().and_then(version),
                 });
                 let mut read = || {
                     new = new.checked_sub(1)?;
-                    read_record(&dir.below(&name)?, stamp(&dir, &name, layout), layout)
+                    read_record(place.as_ref()?, stamp(&dir, &name, layout), layout)
                 };
                 // A record that cannot be read now may be half written: the known one stands.
                 let record = if stands { known } else { read().or(known) };

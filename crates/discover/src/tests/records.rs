@@ -125,6 +125,24 @@ fn the_cgroup_of_a_crun_container_is_in_its_status() {
 }
 
 #[test]
+fn a_container_made_again_under_its_id_has_the_weight_of_its_new_record() {
+    let root = tempfile::tempdir().unwrap();
+    let fs = fake(&["/lab/web"]);
+    let mut scanner = scanner(&fs, &[], RuntimeDirs::under(root.path()));
+    for expected in [90, 500] {
+        let spec =
+            format!(r#"{{"linux": {{"resources": {{"blockIO": {{"weight": {expected}}}}}}}}}"#);
+        let status = r#"{"cgroup-path": "/lab/web"}"#;
+        write(root.path(), "run/crun/web/status", status);
+        write(root.path(), "run/crun/web/config.json", &spec);
+        scanner.rescan().unwrap();
+        assert_eq!(scanner.groups()[0].weight, weight(expected));
+        std::fs::remove_dir_all(root.path().join("run/crun/web")).unwrap();
+        fs.recreate("/lab/web");
+    }
+}
+
+#[test]
 fn a_record_that_cannot_be_understood_is_no_record() {
     let root = tempfile::tempdir().unwrap();
     for (id, text) in [
@@ -160,12 +178,16 @@ fn the_kernels_files_count_once_before_we_write_to_them() {
         weights.collect()
     };
     assert_eq!(weights(&scanner), [400, 800]);
+    let ids = [0, 1].map(|i| scanner.groups()[i].id);
+    scanner.set_priors(Priors::from([(
+        (ids[0], Knob::IoBfqWeight),
+        Value::Weight(400),
+    )]));
     fs.foreign_write("/app/runc", "io.bfq.weight", "7");
-    assert!(scanner.rescan().unwrap().is_empty());
-    let id = scanner.groups()[0].id;
-    scanner.set_file_weight(id, Some(weight(55)));
-    assert_eq!(scanner.rescan().unwrap().reweighted, [id]);
-    assert_eq!(weights(&scanner), [55, 800]);
+    assert!(scanner.rescan().unwrap().is_empty(), "an agent wrote 7");
+    fs.foreign_write("/app/systemd", "io.weight", "default 55");
+    assert_eq!(scanner.rescan().unwrap().reweighted, [ids[1]]);
+    assert_eq!(weights(&scanner), [400, 55]);
 }
 
 #[test]

@@ -84,8 +84,16 @@ fn a_group_is_found_by_path_name_or_what_is_unmistakable() {
     assert_eq!(found("lxc/web"), Some("/lxc/web"));
     assert_eq!(found("web"), Some("/lxc/web"));
     assert_eq!(found("0123456789ab"), Some(docker.as_str()));
-    assert_eq!(found("we"), None, "two begin so");
+    assert_eq!(found("0123"), Some(docker.as_str()));
+    assert_eq!(found("012"), None, "too short");
     assert_eq!(found(""), None);
+    fs.rmdir("/lxc/web");
+    scanner.rescan().unwrap();
+    assert_eq!(
+        scanner.find("web").map(|group| &group.path),
+        None,
+        "web2 is another"
+    );
 }
 
 #[test]

@@ -98,13 +98,17 @@ fn enable(facts: &Facts, group: &GroupFacts, controllers: &[&str]) -> String {
                 _ => "IOAccounting=yes",
             })
             .collect();
+        let unit = remedy::quoted(unit);
         return format!("systemctl set-property {unit} {}", accounting.join(" "));
     }
     let above = group.path.rsplit_once('/').map_or("", |(above, _)| above);
     format!(
-        "echo '+{}' > {}{above}/cgroup.subtree_control, in every group above it first",
+        "echo '+{}' > {}, in every group above it first",
         controllers.join(" +"),
-        facts.mount_point
+        remedy::quoted(&format!(
+            "{}{above}/cgroup.subtree_control",
+            facts.mount_point
+        ))
     )
 }
 

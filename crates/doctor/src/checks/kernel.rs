@@ -129,11 +129,9 @@ fn psi_off(facts: &Facts, out: &mut Outcome) -> Option<()> {
     for group in out.tree(facts)?.iter().skip(1) {
         if out.known(group.psi.clone()) == Some(false) {
             let path = group.path.trim_end_matches('/');
+            let path = remedy::quoted(&format!("{}{path}/cgroup.pressure", facts.mount_point));
             out.find(about(group), "its pressure is not counted")
-                .remedy(format!(
-                    "echo 1 > {}{path}/cgroup.pressure",
-                    facts.mount_point
-                ));
+                .remedy(format!("echo 1 > {path}"));
         }
     }
     Some(())

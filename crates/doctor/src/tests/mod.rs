@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use justitia_cgroup::fake::{FakeGroup, Fault};
-use justitia_cgroup::survey::FakeHost;
+use justitia_cgroup::survey::{FakeHost, Known};
 use justitia_cgroup::FakeFs;
 use justitia_discover::{DiscoverConfig, Owners, RuntimeDirs};
 use justitia_policy::units::{Bytes, Limit};
@@ -31,7 +31,7 @@ pub(super) struct Host {
     pub(super) files: FakeHost,
     pub(super) fs: Arc<FakeFs>,
     pub(super) runtime: tempfile::TempDir,
-    pub(super) managed: HashSet<String>,
+    pub(super) managed: Known<HashSet<String>>,
 }
 
 pub(super) fn gib(n: u64) -> Limit {
@@ -48,7 +48,7 @@ impl Host {
             files: FakeHost::new(),
             fs: FakeFs::new(),
             runtime: tempfile::tempdir().unwrap(),
-            managed: HashSet::new(),
+            managed: Ok(HashSet::new()),
         };
         for (path, text) in [
             ("/proc/self/mountinfo", MOUNTS),

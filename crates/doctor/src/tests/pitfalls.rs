@@ -1,5 +1,6 @@
 //! For every check, a host that has the pitfall: the check finds it, with its numbers.
 
+use justitia_cgroup::survey::Unread;
 use justitia_policy::units::{Bytes, Limit};
 
 use super::{check, gib, machine, mib, Host, GIB, MOUNTS};
@@ -369,11 +370,81 @@ fn a_running_agents_writes_are_no_decision_of_the_owner() {
         db.high = gib(3);
         db.bfq_weight = Some(200);
     });
-    host.managed.insert("/app/db".into());
+    let ids = ["limit-too-small", "weights-distorted"];
+    host.managed = Ok(["/app/db".to_owned()].into());
     let report = examine(&host.look(1, refaults), &[], None);
-    for id in ["limit-too-small", "weights-distorted"] {
+    for id in ids {
         fine(&report, id);
     }
+    host.managed = Err(Unread::new("the agent's groups", "no permission"));
+    let report = examine(&host.look(1, refaults), &[], None);
+    for check in ids.map(|id| check(&report, id)) {
+        assert_eq!(check.verdict, Verdict::CouldNotTell, "{check:#?}");
+        assert!(check.findings.is_empty(), "{check:#?}");
+        assert_eq!(check.could_not_tell, ["the agent's groups: no permission"]);
+    }
+}
+
+#[test]
+fn a_cd_drive_is_no_disk() {
+    let host = Host::healthy();
+    for (file, text) in [
+        ("device/type", "5\n"),
+        ("size", "2097151\n"),
+        ("dev", "11:0\n"),
+        ("queue/scheduler", "[mq-deadline]\n"),
+        ("queue/rotational", "1\n"),
+    ] {
+        host.files.set(&format!("/sys/block/sr0/{file}"), text);
+    }
+    host.files.set("/proc/sys/vm/dirty_bytes", "0\n");
+    host.files.set("/proc/sys/vm/dirty_ratio", "20\n");
+    let mounts = MOUNTS.replace("/dev/sda1", "/dev/mapper/vg-root");
+    host.files.set("/proc/self/mountinfo", &mounts);
+    let report = host.report();
+    let slow = &check(&report, "dirty-limit-slow-disk").findings;
+    let subjects: Vec<_> = slow.iter().map(|finding| &finding.subject).collect();
+    assert_eq!(subjects, [&disk()]);
+    fine(&report, "weights-not-enforced");
+}
+
+#[test]
+fn a_mounted_cd_makes_no_unused_disk_relevant() {
+    let host = Host::healthy();
+    for (file, text) in [
+        ("device/model", "disk\n"),
+        ("size", "1000000\n"),
+        ("dev", "8:16\n"),
+        ("queue/scheduler", "[none] bfq\n"),
+    ] {
+        host.files.set(&format!("/sys/block/sdb/{file}"), text);
+    }
+    let mounts = format!("{MOUNTS}42 40 11:0 / /cd ro - iso9660 /dev/sr0 ro\n");
+    host.files.set("/proc/self/mountinfo", &mounts);
+    fine(&host.report(), "weights-not-enforced");
+}
+
+#[test]
+fn a_remedy_keeps_the_backslashes_of_a_unit_in_a_shell() {
+    let host = Host::healthy();
+    host.group("/system.slice", |slice| {
+        slice.high = Limit::Max;
+        slice.file = Bytes(4 * GIB);
+    });
+    let culprit = r"/system.slice/system-my\x2dapp.slice";
+    host.group(culprit, |slice| slice.file = Bytes(4 * GIB));
+    host.group("/", |root| root.file = Bytes(7 * GIB));
+    let report = host.report();
+    let remedy = &check(&report, "outside-unbounded").findings[0].remedy[0];
+    let script = format!("printf '%s\\n' {remedy}");
+    let shell = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .output();
+    let words = String::from_utf8(shell.unwrap().stdout).unwrap();
+    assert!(
+        words.lines().any(|word| word == r"system-my\x2dapp.slice"),
+        "{remedy}: {words}"
+    );
 }
 
 #[test]

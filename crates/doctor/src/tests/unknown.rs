@@ -193,7 +193,7 @@ fn without_any_cgroups_the_host_is_still_looked_at() {
         host: &host.files,
         groups: &|_| Err(Unread::new("cgroups", "no cgroup2 is mounted")),
         owners: &owners,
-        managed: HashSet::new(),
+        managed: Ok(HashSet::new()),
         window: Duration::ZERO,
         wait: &mut |_| {},
     });

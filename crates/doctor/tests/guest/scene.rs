@@ -293,7 +293,7 @@ impl Scene {
             host: &host,
             groups: &open,
             owners: &owners,
-            managed: HashSet::new(),
+            managed: Ok(HashSet::new()),
             window: Duration::from_secs(seconds),
             wait: &mut std::thread::sleep,
         });

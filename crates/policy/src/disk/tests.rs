@@ -240,6 +240,24 @@ fn a_disk_that_io_cost_keeps_idle_whatever_its_latency_ends_at_the_speed_of_its_
     assert_eq!(bench.disk.cost_qos.unwrap().min, 10_000);
 }
 
+#[test]
+fn a_disk_with_a_given_model_that_learned_nothing_gets_more_time_too() {
+    let mut bench = Bench::new();
+    bench.disk.given_model = Some(CostModel {
+        user: true,
+        rbps: 41_943_040,
+        rseqiops: 10_000,
+        rrandiops: 10_000,
+        wbps: 41_943_040,
+        wseqiops: 10_000,
+        wrandiops: 10_000,
+    });
+    bench.pass(1, 0, 0, 0);
+    bench.disk.vrate = Some(SLOWEST);
+    bench.pass(20, 100, 131_072, 400);
+    assert_eq!(bench.disk.cost_qos.unwrap().min, 10_000);
+}
+
 /// The scheduler's side of the bench's disk.
 fn bfq() -> BlockDevice {
     BlockDevice {

@@ -44,6 +44,7 @@ use crate::plan::{Guarded, Knob, Reason, Value, Write};
 use crate::share::supply::Supply;
 use crate::snapshot::{Group, GroupId, Host, Reservation, Snapshot};
 use crate::units::{Bytes, Limit};
+use crate::writes;
 use sources::{takes, Source};
 
 /// Hysteresis: taking continues until more than the reserve is free, so that it does not restart in each
@@ -64,9 +65,10 @@ const NEAR_SHARE: f64 = 0.8;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct GuardState {
-    /// Memory that each reserving group had when its reservation was first seen.
+    /// Least memory that each reserving group had since its reservation was first seen. A group that restarts
+    /// begins anew.
     before: BTreeMap<String, Bytes>,
-    /// Limits were set for a reservation, so the guard has to lift them.
+    /// Limits were set for a reservation, and some are left to lift.
     limits: bool,
 }
 
@@ -144,17 +146,20 @@ fn outstanding(
     let Some(held) = group.map_or(Some(Bytes::ZERO), |group| group.memory.current) else {
         return reservation.bytes;
     };
-    let before = *before.entry(reservation.path.clone()).or_insert(held);
-    reservation.bytes - (held - before)
+    let before = before.entry(reservation.path.clone()).or_insert(held);
+    *before = held.min(*before);
+    reservation.bytes - (held - *before)
 }
 
-/// Limits groups near their share while something is reserved, and lifts those limits afterwards.
-pub(crate) fn limit_at_shares(need: &mut Need, members: &mut [Member]) {
+/// Limits groups near their share while something is reserved. If it `lifts`, it lifts those limits afterwards.
+/// Otherwise the mode decides all limits, and a limit that it keeps stays.
+pub(crate) fn limit_at_shares(need: &mut Need, members: &mut [Member], lifts: bool) {
     let limiting = need.reserved > Bytes::ZERO;
-    if !limiting && !need.state.limits {
+    let lifts = lifts && (limiting || need.state.limits);
+    need.state.limits = limiting;
+    if !limiting && !lifts {
         return;
     }
-    need.state.limits = true;
     for member in members.iter_mut().filter(|m| m.leaf) {
         let threshold = member.decision.threshold();
         let near = |held: Bytes| held > threshold.scale(NEAR_SHARE);
@@ -163,13 +168,14 @@ pub(crate) fn limit_at_shares(need: &mut Need, members: &mut [Member]) {
             && member.group.memory.file.is_some_and(near);
         let limit = holds.then(|| member.limit_for(threshold)).flatten();
         let high = member.decision.high;
+        let lift = lifts && limit.is_none() && writes::high(member.group, Limit::Max).is_some();
+        need.state.limits |= lift;
         match limit {
             Some(limit) if high.is_none_or(|(high, _)| limit < high) => {
                 member.limit_at(limit, Reason::Reserved);
             }
-            // In a mode that does not decide limits, nothing else would lift this one. An unreadable group
-            // keeps its limit.
-            None if high.is_none() && member.group.non_file().is_some() => {
+            // An unreadable group keeps its limit until it can be read.
+            None if lift && high.is_none() && member.group.non_file().is_some() => {
                 member.limit_at(Limit::Max, Reason::NoContention);
             }
             _ => {}

@@ -178,6 +178,24 @@ fn a_reservation_is_used_up_by_what_its_group_takes() {
 }
 
 #[test]
+fn a_reservation_for_a_group_that_restarts_is_used_up_by_the_new_one() {
+    let mut snapshot = machine(20, &[(700, 20), (0, 150)]);
+    reserve_for(&mut snapshot, "/g2", 200);
+    let mut state = State::default();
+    let mut reserved = |snapshot: &Snapshot| {
+        let (next, plan) = step(&state, snapshot, &Config::default(), Duration::ZERO);
+        state = next;
+        plan.guard.unwrap().reserved
+    };
+    assert_eq!(reserved(&snapshot), Bytes::mib(200));
+    let mut group = snapshot.groups.pop().unwrap();
+    assert_eq!(reserved(&snapshot), Bytes::mib(200));
+    group.id = GroupId(3);
+    snapshot.groups.push(group);
+    assert_eq!(reserved(&snapshot), Bytes::mib(50));
+}
+
+#[test]
 fn a_reservation_for_a_group_that_is_not_there_yet_is_kept_whole() {
     let mut snapshot = machine(20, &[(700, 20)]);
     reserve_for(&mut snapshot, "/later", 100);

@@ -9,7 +9,7 @@ use crate::config::{Mode, Objective};
 use crate::cost::{CostModel, CostQos};
 use crate::order::OVERCOMMIT;
 use crate::plan::{Knob, Reason, Value};
-use crate::snapshot::{BlockDevice, GateSeen, WeightSource};
+use crate::snapshot::{BlockDevice, GateSeen, Reservation, WeightSource};
 use crate::testing::{self, apply, group};
 use crate::units::{Bytes, Limit, Weight};
 use crate::Color;
@@ -108,25 +108,59 @@ fn after(seconds: u32, stall_us: u64, config: &Config) -> (Snapshot, Plan) {
     seeing(seconds, stall_us, config, |_| ())
 }
 
+/// Reserves memory in the first two of `steps`, from 0.
+fn reserve_at_first(snapshot: &mut Snapshot, steps: u32) {
+    let later = Reservation {
+        path: "/later".to_owned(),
+        bytes: Bytes::mib(100),
+        left_s: 60.0,
+    };
+    snapshot.reservations = (steps < 2).then_some(later).into_iter().collect();
+}
+
 #[test]
 fn another_agent_goes_on_without_a_rate_at_first_and_lifts_no_limit_for_that() {
-    let (config, mut snapshot) = (Config::default(), contended());
-    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
-    for _ in 0..8 {
+    for reserves in [false, true] {
+        let (config, mut snapshot) = (Config::default(), contended());
+        let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+        for i in 0..8 {
+            apply(&mut snapshot, &plan);
+            pass_a_second(&mut snapshot, [10_000_000; 4], 600_000);
+            if reserves {
+                reserve_at_first(&mut snapshot, i);
+            }
+            (state, plan) = step(&state, &snapshot, &config, SECOND);
+        }
         apply(&mut snapshot, &plan);
-        pass_a_second(&mut snapshot, [10_000_000; 4], 600_000);
-        (state, plan) = step(&state, &snapshot, &config, SECOND);
+        // The new agent's counters are larger than those of the last agent. The difference is not a rate.
+        pass_a_second(&mut snapshot, [900_000_000; 4], 600_000);
+        let (_, plan) = step(&state, &snapshot, &config, Duration::ZERO);
+        let lifted = |write: &crate::plan::Write| {
+            write.knob == Knob::MemoryHigh && write.value == Value::Limit(Limit::Max)
+        };
+        assert!(!plan.writes.iter().any(lifted), "{:?}", plan.writes);
+        for verdict in &plan.verdicts {
+            assert_eq!((verdict.bytes_per_s, verdict.contending), (None, true));
+        }
     }
-    apply(&mut snapshot, &plan);
-    // The new agent's counters are larger than those of the last agent. The difference is not a rate.
-    pass_a_second(&mut snapshot, [900_000_000; 4], 600_000);
-    let (_, plan) = step(&state, &snapshot, &config, Duration::ZERO);
-    let lifted = |write: &crate::plan::Write| {
-        write.knob == Knob::MemoryHigh && write.value == Value::Limit(Limit::Max)
-    };
-    assert!(!plan.writes.iter().any(lifted), "{:?}", plan.writes);
-    for verdict in &plan.verdicts {
-        assert_eq!((verdict.bytes_per_s, verdict.contending), (None, true));
+}
+
+#[test]
+fn after_a_reservation_mode_justitia_lifts_its_limits_and_then_writes_thresholds_only() {
+    let (config, mut snapshot) = (Config::in_mode(Mode::Justitia), contended());
+    let (mut state, mut plan) = (State::default(), Plan::default());
+    for i in 0..10 {
+        apply(&mut snapshot, &plan);
+        assert_eq!(nobody_is_limited(&snapshot), ![1, 2].contains(&i), "{i}");
+        pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
+        reserve_at_first(&mut snapshot, i);
+        // Another weight would show in the block weights too.
+        snapshot.groups[1].weight = Weight::new(100 + 20 * i).ok();
+        (state, plan) = step(&state, &snapshot, &config, SECOND);
+        if i > 2 {
+            let written: BTreeSet<Knob> = plan.writes.iter().map(|write| write.knob).collect();
+            assert_eq!(written, [Knob::MemoryLow].into());
+        }
     }
 }
 
@@ -270,6 +304,30 @@ fn growing_anonymous_memory_gets_room_in_the_same_step() {
         panic!("{write:?}")
     };
     assert!(high >= before + Bytes::mib(200));
+}
+
+#[test]
+fn a_limit_with_little_room_follows_other_memory_that_grows_slowly() {
+    let mut snapshot = contended();
+    let config = Config::default();
+    let mut state = step(&State::default(), &snapshot, &config, Duration::ZERO).0;
+    for i in 0..20 {
+        let group = &mut snapshot.groups[1];
+        // The memory grows in the steps 11 to 18.
+        let other = Bytes::mib(2000 + 8 * (i.clamp(10, 18) - 10));
+        group.memory.anon = Some(other);
+        group.memory.file = Some(Bytes::mib(10));
+        group.memory.file_dirty = Some(Bytes::mib(10));
+        group.memory.current = Some(other + Bytes::mib(10));
+        pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
+        let (next, plan) = step(&state, &snapshot, &config, SECOND);
+        state = next;
+        apply(&mut snapshot, &plan);
+        let high = snapshot.groups[1].knobs.high;
+        let least = Limit::Bytes(other + Bytes::mib(1));
+        assert!(i < 5 || high < Some(Limit::Max), "{i}");
+        assert!(high >= Some(least), "{i} {high:?} {least}");
+    }
 }
 
 #[test]

@@ -97,13 +97,14 @@ fn a_group_is_found_by_path_or_by_a_name_that_only_it_has() {
         name: name.to_owned(),
         ..Names::default()
     };
-    let mut tick = tick(&["/app/a", "/app/b", "/vm/b", "/docker/a"]);
-    let names = [(1, "db"), (2, "web"), (3, "web"), (4, "a")];
+    let id = "0123456789ab";
+    let mut tick = tick(&["/app/a", "/app/b", "/vm/b", "/docker/a", "/docker/c"]);
+    let names = [(1, "db2"), (2, "web"), (3, "web"), (4, "a"), (5, id)];
     let names = names.map(|(id, name)| (GroupId(id), called(name)));
     tick.names = Arc::new(names.into());
     let report = report(&tick);
     assert_eq!(report.find("/app/b").unwrap().id, 2);
-    assert_eq!(report.find("db").unwrap().id, 1);
+    assert_eq!(report.find("db2").unwrap().id, 1);
     assert_eq!(
         report.find("a").unwrap().id,
         4,
@@ -111,6 +112,6 @@ fn a_group_is_found_by_path_or_by_a_name_that_only_it_has() {
     );
     assert!(report.find("b").is_none() && report.find("web").is_none());
     assert!(report.find("pp/a").is_none());
-    assert_eq!(report.find("d").unwrap().id, 1, "as IDs are shortened");
-    assert!(report.find("we").is_none() && report.find("").is_none());
+    assert_eq!(report.find("0123").unwrap().id, 5, "as IDs are shortened");
+    assert!(report.find("db").is_none() && report.find("").is_none());
 }

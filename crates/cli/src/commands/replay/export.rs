@@ -1,7 +1,7 @@
 //! Exports steps for other programs: CSV with a row for each group and step, JSON with everything.
 
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
 use std::path::PathBuf;
 
@@ -40,10 +40,20 @@ pub(super) enum Export {
     Json { output: Output, steps: u64 },
 }
 
+/// A new file. It is removed again unless it gets its end.
 #[derive(Debug)]
 pub(super) struct Output {
     path: PathBuf,
     file: BufWriter<File>,
+    whole: bool,
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if !self.whole {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }
 
 impl Output {
@@ -60,6 +70,7 @@ impl Output {
         Ok(Output {
             path,
             file: BufWriter::new(file),
+            whole: false,
         })
     }
 
@@ -70,6 +81,7 @@ impl Output {
 
     fn flush(&mut self) -> Result<()> {
         let flushed = self.file.flush();
+        self.whole = flushed.is_ok();
         flushed.map_err(|error| Error::io("write", &self.path, &error))
     }
 }
