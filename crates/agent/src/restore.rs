@@ -145,7 +145,8 @@ pub(crate) fn forget(journal: &mut Journal, keys: &[(GroupId, Knob)], problems: 
 
 /// Submits the writes that restore knobs. Returns without waiting for them, except for limits that rise.
 /// `in_flight` tells whether a write of ours to a knob may still arrive; such a knob is restored even if it holds its
-/// prior value now. A value that somebody else set stays, also one that they set while the write waits.
+/// prior value now. A value that somebody else set stays, also one that they set while the write waits, but not if a
+/// write of ours was on its way. A disk's knob with such a write is restored whatever it holds.
 pub(crate) fn begin(
     fs: &Fs,
     journal: &mut Journal,
@@ -190,7 +191,7 @@ pub(crate) fn begin(
                 restored.unchanged += 1;
                 done.push(key);
             }
-            // A write of io.cost.qos may arrive late: the kernel first waits for the disk's requests.
+            // A write of io.cost.qos sets its value late: the kernel first waits for the disk's requests.
             Ok(Some(present))
                 if entry.is_ours(present)
                     || flying && (same(present, entry.prior) || knob.is_disks()) =>

@@ -124,7 +124,7 @@ impl Place {
         (names, false)
     }
 
-    /// The version of a file of root's below this directory.
+    /// The version of a file or directory below this directory.
     pub(crate) fn stamp(&self, file: &Path) -> Option<Stamp> {
         let stat = fs::statat(&self.directory, file, fs::AtFlags::SYMLINK_NOFOLLOW).ok()?;
         Some((stat.st_ino, stat.st_ctime, stat.st_ctime_nsec))

@@ -62,6 +62,20 @@ fn stuck_host() -> (Arc<FakeFs>, Gate) {
     (fs, gate)
 }
 
+/// A writer that waits patiently for the first write, which hangs at the gate.
+fn hanging() -> (Arc<FakeFs>, Gate, Group, Writer, Ticket) {
+    let (fs, gate) = stuck_host();
+    let group = fs.open("/stuck").unwrap();
+    let patient = WriterConfig {
+        deadline: PATIENCE,
+        ..config()
+    };
+    let writer = Writer::new(patient).unwrap();
+    let first = writer.submit(&group, Knob::MemoryHigh, mib(1));
+    until_waiting(&gate, 1);
+    (fs, gate, group, writer, first)
+}
+
 #[test]
 fn a_write_is_done_and_reported_once() {
     let fs = FakeFs::new();
@@ -77,15 +91,7 @@ fn a_write_is_done_and_reported_once() {
 
 #[test]
 fn a_value_that_replaced_the_one_read_stays() {
-    let (fs, gate) = stuck_host();
-    let group = fs.open("/stuck").unwrap();
-    let patient = WriterConfig {
-        deadline: PATIENCE,
-        ..config()
-    };
-    let writer = Writer::new(patient).unwrap();
-    writer.submit(&group, Knob::MemoryHigh, mib(1));
-    until_waiting(&gate, 1);
+    let (fs, gate, group, writer, _) = hanging();
     let (found, wanted) = (Value::Weight(100), Value::Weight(760));
     let lost = writer.submit_over(&group, Knob::IoWeight, found, wanted);
     let won = writer.submit_over(&group, Knob::MemoryLow, mib(0), mib(8));
@@ -208,15 +214,7 @@ fn a_stuck_group_never_takes_more_than_two_workers() {
 
 #[test]
 fn a_newer_value_supersedes_a_queued_one() {
-    let (fs, gate) = stuck_host();
-    let group = fs.open("/stuck").unwrap();
-    let patient = WriterConfig {
-        deadline: PATIENCE,
-        ..config()
-    };
-    let writer = Writer::new(patient).unwrap();
-    let first = writer.submit(&group, Knob::MemoryHigh, mib(1));
-    until_waiting(&gate, 1);
+    let (fs, gate, group, writer, first) = hanging();
     let tickets = [2, 3, 4].map(|n| writer.submit(&group, Knob::MemoryLow, mib(n)));
     gate.open();
     assert!(writer.drain(PATIENCE));
