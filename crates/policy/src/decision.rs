@@ -74,6 +74,8 @@ pub(crate) struct Decision {
     pub shift: Shift,
     /// Its share by weight without demands; `None` unless it takes part in lending.
     pub plain: Option<Bytes>,
+    /// The most page cache that the operator's limits on it and on its ancestors allow; `None`: no such limit.
+    pub ceiling: Option<Bytes>,
     /// The floor of its limit.
     pub least: Least,
     /// The limit to set and the reason; `None`: no decision.

@@ -12,22 +12,25 @@ use crate::config::{Config, FeedbackConfig, Objective};
 use crate::decision::Member;
 use crate::feedback::controller::{adjust, Controller, Measured};
 use crate::feedback::limits;
+use crate::plan::Watched;
 use crate::share;
 use crate::share::water::{divide, Node};
 use crate::units::{Bytes, Limit};
+use crate::watch::Watch;
 
 /// Sum of the limits over the sum of the participants' entitlements. Few groups fill their share, only the
 /// ratio of the limits matters, and memory that no group fills is lost (fileserver, 8 groups: 68 MB/s
 /// without, 75 MB/s with).
 pub(crate) const OVERCOMMIT: f64 = 1.25;
 
-/// Moves the gains and sets the limits. `gated`: the gate orders writers.
-/// `suspended`: the watch has suspended a decision, so the feedback must not learn from this step.
+/// Moves the gains and sets the limits. `gated`: the gate orders writers. `steers`: a disk serves by block weight.
+/// The feedback must not learn from a step in which the watch suspends a decision.
 pub(crate) fn order(
     members: &mut [Member],
     config: &Config,
+    watch: &Watch,
     gated: bool,
-    suspended: bool,
+    steers: bool,
     elapsed_s: f64,
 ) {
     let participants = participants(members, config.objective, elapsed_s);
@@ -35,8 +38,10 @@ pub(crate) fn order(
         members[i].decision.participant = true;
     }
     let weights = share::proportions(members, |i| members[i].decision.participant);
-    let learns_s = if suspended { 0.0 } else { elapsed_s };
-    move_gains(members, &weights, &config.feedback, learns_s);
+    let learns_s = if watch.suspends() { 0.0 } else { elapsed_s };
+    let by_blocks = steers && !watch.lifts(Watched::Gains);
+    let held = !gated && !by_blocks && watch.lifts(Watched::Limits);
+    move_gains(members, &weights, &config.feedback, held, learns_s);
     let blind = members.iter().any(|m| is_unknown_contender(m, config));
     for member in members.iter_mut() {
         release(member, blind, elapsed_s);
@@ -81,8 +86,15 @@ pub(crate) fn forget_gains(members: &mut [Member], began: bool) {
     }
 }
 
-/// One step of the controllers. `weights`: each member's share of the participants' weight.
-fn move_gains(members: &mut [Member], weights: &[f64], config: &FeedbackConfig, elapsed_s: f64) {
+/// One step of the controllers. `weights`: each member's share of the participants' weight. `held`: nothing carries
+/// gains to the disk.
+fn move_gains(
+    members: &mut [Member],
+    weights: &[f64],
+    config: &FeedbackConfig,
+    held: bool,
+    elapsed_s: f64,
+) {
     let mut measured = Vec::new();
     let mut controllers = Vec::new();
     for (member, &weight) in members.iter_mut().zip(weights) {
@@ -97,6 +109,7 @@ fn move_gains(members: &mut [Member], weights: &[f64], config: &FeedbackConfig, 
             unused: member.memo.cap.is_some()
                 || limits::leaves_share_unused(group) && !member.memo.activity.claiming(),
             at_floor: limits::stands_at_floor(group, &decision.least, decision.shift.for_others),
+            held,
         });
         controllers.push(&mut member.memo.controller);
     }
@@ -151,13 +164,8 @@ fn limit_participants(
         .map(|&i| members[i].decision.own())
         .sum();
     let node = |&i: &usize| {
-        let Member {
-            group,
-            memo,
-            decision,
-            ..
-        } = &members[i];
-        let most = group.ceiling().into_iter().chain(memo.cap).min();
+        let Member { memo, decision, .. } = &members[i];
+        let most = decision.ceiling.into_iter().chain(memo.cap).min();
         Node {
             parent: None,
             weight: Some(((weights[i] * decision.gain * 1e9) as u64).max(1)),

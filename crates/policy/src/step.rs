@@ -102,20 +102,14 @@ pub fn step(
     let lending = may.lends.then_some((&mut lent_settles_s, elapsed_s));
     let shared = snapshot.shared.as_deref().unwrap_or_default();
     share::entitle(&mut members, pool, shared, may.weights, lending);
-    if may.feedback {
-        let suspended = watch.suspends();
-        order::order(
-            &mut members,
-            config,
-            gate::orders(gate),
-            suspended,
-            elapsed_s,
-        );
-    }
-    let serves = gate::orders(gate) || disk::any_may_serve(&state.disks, &snapshot.devices);
-    let (limited, unlimited) = watch.limits(&mut members, serves || !may.watch);
     let bfq = disk::any_is_left_to_bfq(&snapshot.devices);
-    let steered = watch::gains(&members, bfq || disk::served(&state.disks) > 0);
+    let (steers, gated) = (bfq || disk::served(&state.disks) > 0, gate::orders(gate));
+    if may.feedback {
+        order::order(&mut members, config, &watch, gated, steers, elapsed_s);
+    }
+    let serves = gated || disk::any_may_serve(&state.disks, &snapshot.devices);
+    let (limited, unlimited) = watch.limits(&mut members, serves || !may.watch);
+    let steered = watch::gains(&members, steers);
     caps::limit(&mut members, may.colors);
     guard::limit_at_shares(&mut need, &mut members, !may.feedback);
     if may.feedback {

@@ -400,7 +400,7 @@ impl Watch {
         next.map(|(&decision, _)| decision)
     }
 
-    /// Whether a kind is suspended now. The feedback must not learn from such a step.
+    /// Whether a kind is suspended now.
     pub(crate) fn suspends(&self) -> bool {
         self.comparison
             .as_ref()

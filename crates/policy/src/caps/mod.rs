@@ -120,9 +120,8 @@ fn holder(member: &Member, may: Capabilities, config: &ColorConfig, elapsed_s: f
     let least = member.decision.least.file;
     let footprint = group.memory.current;
     let wants = |held: Bytes| {
-        group
-            .ceiling()
-            .is_none_or(|most| held + limits::HEADROOM + limits::HEADROOM < most)
+        let ceiling = member.decision.ceiling;
+        ceiling.is_none_or(|most| held + limits::HEADROOM + limits::HEADROOM < most)
     };
     Holder {
         color: color.filter(|_| member.leaf),

@@ -21,7 +21,8 @@
 //! Properties:
 //! - Only ratios of gains matter, so the integrals are centered.
 //! - The integral stops where the actuator stops (anti-windup): at the gain limit, and for a participant that
-//!   leaves its share unused or stands at its floor. It also stops inside the dead band.
+//!   leaves its share unused or stands at its floor. It also stops inside the dead band, and while the watch has
+//!   withdrawn all that carries gains to the disk.
 //! - A participant that leaves its share unused counts with what it takes, and the rest is divided among the
 //!   others. No group is slowed down to the rate of a group that cannot use more.
 //! - A participant that pauses keeps its integral for its return.
@@ -75,6 +76,8 @@ pub(crate) struct Measured {
     pub unused: bool,
     /// It stands at its floor: a smaller share cannot be enforced.
     pub at_floor: bool,
+    /// Nothing carries the gain to the disk: the error says nothing about it.
+    pub held: bool,
 }
 
 /// Moves every controller by one period of `elapsed_s` seconds. Shapes: one measurement for each
@@ -99,7 +102,7 @@ pub(crate) fn adjust(
         controller.filtered_magnitude += smooth * (error.abs() - controller.filtered_magnitude);
         let before = controller.filtered_of_ideal.unwrap_or(of_ideal);
         controller.filtered_of_ideal = Some(before + smooth * (of_ideal - before));
-        let stuck = (error > 0.0 && m.unused) || (error < 0.0 && m.at_floor);
+        let stuck = m.held || (error > 0.0 && m.unused) || (error < 0.0 && m.at_floor);
         if !stuck && controller.filtered_error.abs() > config.dead_band {
             let moved = error * elapsed_s * controller.persistence();
             controller.integral_s = (controller.integral_s + moved).clamp(-bound_s, bound_s);

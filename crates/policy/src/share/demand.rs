@@ -14,8 +14,8 @@ pub(crate) fn growing(held: Bytes) -> Bytes {
 
 /// Sets each member's demand. It is unbounded for writers that contend or claim; for other groups it is what
 /// they hold plus room to grow, so that an idle group keeps what it holds and lends the rest of its share.
-/// The operator's limits bound it, and so does the cap if `caps_count`. Page cache that a group holds for
-/// others counts as their demand.
+/// The operator's limits on it and on its ancestors bound it, and so does the cap if `caps_count`. Page cache
+/// that a group holds for others counts as their demand.
 pub(crate) fn set(members: &mut [Member], charges: &Charges, caps_count: bool) {
     let shifts = charges.wanted(members.len());
     for (member, shift) in members.iter_mut().zip(shifts) {
@@ -27,7 +27,7 @@ pub(crate) fn set(members: &mut [Member], charges: &Charges, caps_count: bool) {
             .file
             .filter(|_| !(busy && activity.writer()));
         let cap = member.memo.cap.filter(|_| caps_count);
-        let most = member.group.ceiling().into_iter().chain(cap);
+        let most = member.decision.ceiling.into_iter().chain(cap);
         member.memo.demand = grows
             .map(|held| growing(shift.need(held)))
             .into_iter()

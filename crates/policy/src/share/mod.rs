@@ -28,12 +28,16 @@ pub(crate) struct Pool {
     pub memory: Option<Bytes>,
 }
 
-/// Measures the memory to divide, of which `reserve` is kept free, and sets the floor of each member's limit.
+/// Measures the memory to divide, of which `reserve` is kept free, and sets the floor and the ceiling of each member's
+/// limit.
 pub(crate) fn measure(members: &mut [Member], host: &Host, reserve: Bytes) -> Pool {
     weigh(members);
     let cache = entitlement::capacity(host, members).map(|all| all - reserve);
     let memory = cache.map(|cache| entitlement::memory_of_groups(cache, members));
-    for member in members {
+    for i in 0..members.len() {
+        let above = members[i].parent.and_then(|p| members[p].decision.ceiling);
+        let member = &mut members[i];
+        member.decision.ceiling = member.group.ceiling().into_iter().chain(above).min();
         let fair = memory.map(|all| all.scale(member.decision.proportion));
         member.decision.least = Least::of(member.group, fair);
     }
@@ -93,6 +97,7 @@ mod tests {
     use crate::decision::Memo;
 
     use crate::testing::{self, group};
+    use crate::units::Limit;
 
     #[test]
     fn a_tree_without_an_active_leaf_weighs_nothing() {
@@ -104,5 +109,25 @@ mod tests {
         ];
         let members = Member::all(&snapshot, Memo::new);
         assert_eq!(proportions(&members, |i| i == 2), [0.0, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn a_limit_of_an_ancestor_bounds_the_demand_below_it_and_the_rest_goes_to_others() {
+        let mut snapshot = testing::snapshot(1000, Vec::new());
+        let mut slice = group(1, None, "/slice");
+        slice.weight = None;
+        slice.knobs.max = Some(Limit::Bytes(Bytes::mib(100)));
+        let (inner, other) = (group(2, Some(1), "/slice/a"), group(3, None, "/b"));
+        snapshot.groups = vec![slice, inner, other];
+        for group in &mut snapshot.groups[1..] {
+            group.memory.file = Some(Bytes::mib(400));
+            group.memory.current = Some(Bytes::mib(400));
+        }
+        let mut members = Member::all(&snapshot, Memo::new);
+        let pool = measure(&mut members, &snapshot.host, Bytes::ZERO);
+        entitle(&mut members, pool, &[], true, None);
+        let entitled = |i: usize| members[i].decision.entitlement;
+        assert_eq!(entitled(1), Bytes::mib(100));
+        assert!(entitled(2) > Bytes::mib(500), "{}", entitled(2));
     }
 }

@@ -119,6 +119,23 @@ fn where_no_disk_serves_by_weight_limits_begin_withdrawn_and_stay_so_while_they_
 }
 
 #[test]
+fn while_nothing_carries_gains_to_the_disk_they_stay() {
+    let mut rig = Rig::with(Config::default(), &EIGHT, FILESERVER);
+    rig.run(60);
+    rig.host.disk = None;
+    rig.run(5);
+    let before = rig.gains.last().cloned();
+    for _ in 0..250 {
+        rig.period();
+        assert_eq!(phase(&rig), Some(Phase::Withdrawn));
+    }
+    let moved = rig.gains.last().unwrap().iter().zip(before.unwrap());
+    let moved = moved.map(|(now, before)| (now / before).ln().abs());
+    let most = moved.fold(0.0, f64::max);
+    assert!(most < 0.2, "{most}");
+}
+
+#[test]
 fn a_disk_that_serves_by_weight_again_ends_the_doubt() {
     let mut rig = Rig::with(Config::default(), &EIGHT, FILESERVER);
     rig.run(30);

@@ -11,6 +11,7 @@ fn measured(weight: f64, rate: f64) -> Measured {
         rate,
         unused: false,
         at_floor: false,
+        held: false,
     }
 }
 
