@@ -193,11 +193,11 @@ impl DiskMemo {
             memo.idle_s += elapsed_s;
         }
         let on = disk.cost_qos.is_some_and(|qos| qos.enable);
-        memo.off_s = if contended && !on {
-            memo.off_s + elapsed_s
-        } else {
-            0.0
-        };
+        if on {
+            memo.off_s = 0.0;
+        } else if contended {
+            memo.off_s += elapsed_s;
+        }
         // io.cost may keep the disk idle, so this does not ask whether the disk is saturated.
         let slower = contended && disk.vrate.is_some_and(|vrate| vrate < 9500);
         memo.slowed_s = if memo.held && slower && memo.used(rates, disk.given_model) < SLOWED {
@@ -313,17 +313,24 @@ pub(crate) fn serve(
     elapsed_s: f64,
 ) -> (BTreeMap<GroupId, DiskMemo>, Vec<Write>) {
     let contended = contention != Contention::None;
-    let serves = serves && (contended || served(memos) > 0);
+    let begun = serves && (contended || served(memos) > 0);
     let mut writes = Vec::new();
     let mut next = BTreeMap::new();
     for disk in disks {
         let (Some(qos_now), Some(model_now)) = (disk.cost_qos, disk.cost_model) else {
+            let unread = |memo: &DiskMemo| DiskMemo {
+                counters: None,
+                ..memo.clone()
+            };
+            next.extend(memos.get(&disk.id).map(|memo| (disk.id, unread(memo))));
             continue;
         };
         let before = memos.get(&disk.id).cloned().unwrap_or_default();
         let mut memo = before.after(disk, contended, elapsed_s);
+        // The agent gives io.cost back where the mode serves no disk, and to a foreign writer.
+        memo.held &= serves && !disk.foreign;
         let mut bfq = disks.iter().filter(|other| other.low_latency.is_some());
-        let serve = serves
+        let serve = begun
             && (contention == Contention::Writers
                 || memo.held
                 || !bfq.any(|bfq| bfq.name() == disk.name()));

@@ -113,8 +113,8 @@ struct Comparison {
     /// Since the last window ended: seconds, and bytes that the disk carried for the groups.
     for_s: f64,
     carried: f64,
-    /// Tenants, and other groups with known traffic. The comparison ends without a result if they change.
-    groups: Vec<GroupId>,
+    /// Tenants, and other groups with known traffic. The comparison ends without a result if the latter change.
+    groups: BTreeSet<GroupId>,
     /// Windows that have ended.
     windows: Vec<Window>,
     now: Option<Window>,
@@ -132,7 +132,7 @@ const NO_TENANT: GroupId = GroupId(0);
 /// Traffic and memory of the groups in one step.
 #[derive(Debug, Default)]
 struct Observed {
-    groups: Vec<GroupId>,
+    groups: BTreeSet<GroupId>,
     bytes_per_s: BTreeMap<GroupId, f64>,
     dirty: BTreeMap<GroupId, f64>,
     transferable_per_s: f64,
@@ -153,9 +153,7 @@ impl Observed {
             } else {
                 tenant
             };
-            if observed.groups.last() != Some(&who) {
-                observed.groups.push(who);
-            }
+            observed.groups.insert(who);
             *observed.bytes_per_s.entry(tenant).or_default() += bytes_per_s;
             let dirty = member.group.memory.file_dirty.unwrap_or_default();
             *observed.dirty.entry(tenant).or_default() += dirty.as_f64();
@@ -219,6 +217,16 @@ impl Comparison {
         self.windows.len() == 1
     }
 
+    /// Whether the groups are the same. A tenant may come and go, so that it cannot end a comparison.
+    fn compares(&self, observed: &Observed) -> bool {
+        let windows = self.windows.iter().chain(&self.now);
+        let tenants = windows
+            .map(|window| &window.bytes)
+            .chain([&observed.bytes_per_s]);
+        let tenants: BTreeSet<GroupId> = tenants.flat_map(BTreeMap::keys).copied().collect();
+        (&self.groups ^ &observed.groups).is_subset(&tenants)
+    }
+
     /// Adds a step. True: the comparison is complete.
     fn go_on(&mut self, observed: &Observed, elapsed_s: f64) -> bool {
         self.for_s += elapsed_s;
@@ -254,11 +262,11 @@ impl Comparison {
             let moved = rates.iter().all(|&rate| rate > 0.0);
             moved.then(|| suspended - before.midpoint(after))
         };
-        let tenants = suspended
-            .bytes
-            .keys()
-            .filter(|&&tenant| tenant != NO_TENANT);
-        let without = tenants.filter_map(|&tenant| ln_loss(Some(tenant)));
+        let tenants = self.windows.iter().flat_map(|window| window.bytes.keys());
+        let tenants: BTreeSet<&GroupId> = tenants.filter(|&&tenant| tenant != NO_TENANT).collect();
+        let without = tenants
+            .into_iter()
+            .filter_map(|&tenant| ln_loss(Some(tenant)));
         let all = ln_loss(None)?;
         Some(without.fold(all, f64::min))
     }
@@ -378,7 +386,7 @@ impl Watch {
         };
         let observed = Observed::of(members);
         let trial = self.trials.entry(comparison.decision).or_default();
-        let same = comparison.groups == observed.groups && trial.in_force;
+        let same = comparison.compares(&observed) && trial.in_force;
         if same && !comparison.go_on(&observed, elapsed_s) {
             self.comparison = Some(comparison);
             return;

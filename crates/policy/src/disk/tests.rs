@@ -10,6 +10,7 @@ struct Bench {
     contention: Contention,
     /// BFQ schedules the disk.
     bfq: Option<BlockDevice>,
+    may: bool,
     out: bool,
 }
 
@@ -25,6 +26,7 @@ impl Bench {
             memos: BTreeMap::new(),
             contention: Contention::Writers,
             bfq: None,
+            may: true,
             out: false,
         }
     }
@@ -41,7 +43,8 @@ impl Bench {
             counters.write_bytes += requests / 2 * size;
             counters.busy_ms += busy_ms;
             let disks: Vec<BlockDevice> = self.bfq.iter().chain([&self.disk]).cloned().collect();
-            let (memos, writes) = serve(&self.memos, &disks, self.contention, true, self.out, 1.0);
+            let (may, out) = (self.may, self.out);
+            let (memos, writes) = serve(&self.memos, &disks, self.contention, may, out, 1.0);
             self.memos = memos;
             for write in &writes {
                 assert_eq!(write.group, ID);
@@ -278,6 +281,55 @@ fn a_disk_is_left_to_bfq_while_io_cost_is_off_for_it() {
 }
 
 #[test]
+fn the_doubt_about_a_disk_that_is_never_saturated_outlasts_a_lull() {
+    let mut bench = Bench::new();
+    bench.pass(20, 320, 131_072, 700);
+    assert!(!any_may_serve(&bench.memos, &[bench.disk.clone()]));
+    bench.contention = Contention::None;
+    bench.pass(10, 4, 4096, 10);
+    bench.contention = Contention::Writers;
+    bench.pass(1, 320, 131_072, 700);
+    assert!(!any_may_serve(&bench.memos, &[bench.disk.clone()]));
+}
+
+#[test]
+fn a_disk_that_cannot_be_read_for_a_second_stays_ours() {
+    let mut bench = Bench::new();
+    bench.pass(10, 320, 131_072, 1000);
+    let on = bench.disk.cost_qos.take();
+    bench.pass(1, 320, 131_072, 1000);
+    bench.disk.cost_qos = on;
+    bench.pass(1, 320, 131_072, 1000);
+    assert_eq!(served(&bench.memos), 1);
+    let writes = bench.pass(60, 320, 131_072, 1000);
+    assert_eq!(writes, [], "two seconds in one are no higher capacity");
+}
+
+#[test]
+fn a_disk_that_was_given_back_is_no_longer_ours() {
+    let mut bench = Bench::new();
+    bench.pass(10, 320, 131_072, 1000);
+    bench.may = false;
+    bench.pass(1, 320, 131_072, 1000);
+    bench.may = true;
+    let theirs = CostQos {
+        enable: true,
+        user: true,
+        min: 5000,
+        ..CostQos::default()
+    };
+    bench.disk.cost_qos = Some(theirs);
+    assert_eq!(bench.pass(60, 320, 131_072, 1000), []);
+
+    let mut bench = Bench::new();
+    bench.pass(10, 320, 131_072, 1000);
+    bench.disk.cost_qos = Some(CostQos::default());
+    bench.disk.foreign = true;
+    assert_eq!(bench.pass(11, 320, 131_072, 1000), []);
+    assert!(!any_may_serve(&bench.memos, &[bench.disk.clone()]));
+}
+
+#[test]
 fn an_idle_disk_is_not_the_one_for_which_groups_contend() {
     let mut bench = Bench::new();
     let may_serve = |bench: &Bench, disks: &[BlockDevice]| any_may_serve(&bench.memos, disks);
@@ -290,6 +342,7 @@ fn an_idle_disk_is_not_the_one_for_which_groups_contend() {
     assert!(!may_serve(&bench, &[bfq(), bench.disk.clone()]));
     bench.pass(1, 320, 131_072, 1000);
     assert!(may_serve(&bench, &[bfq(), bench.disk.clone()]));
+    let mut bench = Bench::new();
     bench.contention = Contention::None;
     bench.pass(60, 4, 4096, 10);
     assert!(

@@ -26,7 +26,8 @@
 //! - A participant that leaves its share unused counts with what it takes, and the rest is divided among the
 //!   others. No group is slowed down to the rate of a group that cannot use more.
 //! - A participant that pauses keeps its integral for its return.
-//! - Time constants are in seconds, so the period does not matter.
+//! - Time constants are in seconds, so a period of up to [`LONGEST_S`] does not matter. A longer one converges more
+//!   slowly.
 //!
 //! Left out: which groups take part, and what a gain is multiplied with (`order.rs`).
 
@@ -36,6 +37,9 @@ use crate::config::FeedbackConfig;
 
 /// Factor on the integral's speed for an error that changes its sign all the time.
 const ALTERNATING: f64 = 0.15;
+/// The integral moves by at most these seconds of error in one period. The gain acts only after it, and a longer
+/// move would overshoot.
+const LONGEST_S: f64 = 5.0;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -104,7 +108,7 @@ pub(crate) fn adjust(
         controller.filtered_of_ideal = Some(before + smooth * (of_ideal - before));
         let stuck = m.held || (error > 0.0 && m.unused) || (error < 0.0 && m.at_floor);
         if !stuck && controller.filtered_error.abs() > config.dead_band {
-            let moved = error * elapsed_s * controller.persistence();
+            let moved = error * elapsed_s.min(LONGEST_S) * controller.persistence();
             controller.integral_s = (controller.integral_s + moved).clamp(-bound_s, bound_s);
         }
     }

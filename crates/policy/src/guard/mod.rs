@@ -65,9 +65,11 @@ const NEAR_SHARE: f64 = 0.8;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct GuardState {
-    /// Least memory that each reserving group had since its reservation was first seen. A group that restarts
+    /// Least memory that each reserving group had since memory was last reserved for it. A group that restarts
     /// begins anew.
     before: BTreeMap<String, Bytes>,
+    /// Seconds that each reservation had left. If they rise, memory was reserved anew.
+    left_s: BTreeMap<String, f64>,
     /// Limits were set for a reservation, and some are left to lift.
     limits: bool,
 }
@@ -101,9 +103,18 @@ impl Need {
             spare: host.spare(),
             ..Need::default()
         };
-        let before = &mut need.state.before;
+        let GuardState { before, left_s, .. } = &mut need.state;
+        let left_before = std::mem::take(left_s);
         before.retain(|path, _| reservations.iter().any(|known| known.path == *path));
         for reservation in reservations {
+            let path = &reservation.path;
+            left_s.insert(path.clone(), reservation.left_s);
+            if left_before
+                .get(path)
+                .is_some_and(|&left| left < reservation.left_s)
+            {
+                before.remove(path);
+            }
             let group = snapshot.groups.iter().find(|g| g.path == reservation.path);
             need.reserved = need.reserved + outstanding(reservation, group, before);
             need.owners.extend(group.map(|group| group.id));

@@ -172,6 +172,16 @@ fn a_reservation_is_used_up_by_what_its_group_takes() {
     snapshot.groups[1].memory.anon = Some(Bytes::mib(150));
     let (state, plan) = step(&state, &snapshot, &off, Duration::from_secs(1));
     assert_eq!(plan.guard.unwrap().reserved, Bytes::mib(50));
+    snapshot.reservations[0].left_s = 59.0;
+    let (state, plan) = step(&state, &snapshot, &off, Duration::from_secs(1));
+    assert_eq!(plan.guard.unwrap().reserved, Bytes::mib(50));
+    reserve_for(&mut snapshot, "/g2", 100);
+    let (state, plan) = step(&state, &snapshot, &off, Duration::from_secs(1));
+    assert_eq!(
+        plan.guard.unwrap().reserved,
+        Bytes::mib(100),
+        "reserved anew"
+    );
     snapshot.reservations.clear();
     let (_, plan) = step(&state, &snapshot, &off, Duration::from_secs(1));
     assert!(plan.guard.is_none() && reclaims(&plan).is_empty());

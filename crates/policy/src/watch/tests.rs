@@ -252,6 +252,29 @@ fn groups_that_a_tenant_makes_and_removes_hide_no_loss() {
     assert!(bench.watch.findings()[0].comparisons > 4);
 }
 
+#[test]
+fn a_tenant_whose_only_group_comes_and_goes_hides_no_loss() {
+    let mut bench = Bench::new(&[(Watched::Limits, 0.15)], 0.02, 1);
+    let tenant = Group {
+        weight: None,
+        ..group(10, None, "/t")
+    };
+    for id in 0..900 {
+        bench.groups.truncate(4);
+        bench.rates.truncate(4);
+        if id % 20 > 0 {
+            bench.groups.push(tenant.clone());
+            bench.groups.push(Group {
+                delegated: true,
+                ..group(100 + id / 20, Some(10), "/t/new")
+            });
+            bench.rates.push(10e6);
+        }
+        bench.second();
+    }
+    assert!(bench.watch.findings()[0].comparisons > 4);
+}
+
 /// Whether limits are withdrawn with three tenants of one group each. The first tenant doubles its traffic while
 /// limits are suspended.
 fn with_a_tenant_that_works_harder_while_limits_are_suspended(delegated: bool) -> bool {
