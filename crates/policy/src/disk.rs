@@ -8,8 +8,7 @@
 //! The kernel's model of a disk is linear (`block/blk-iocost.c`): a request costs a fixed time plus a time
 //! per byte. Both are learned from the disk under load, without a benchmark. While the disk is *saturated*
 //! (busy all the time), its throughput is its capacity. Large requests show the time per byte; small ones
-//! show the remaining time per request. As long as only requests of a size between were seen, each takes half of the
-//! time. The largest throughput counts, and it decays slowly.
+//! show the remaining time per request. The largest throughput counts, and it decays slowly.
 //!
 //! The model need not be exact. `io.cost.qos` lets the kernel run slower or faster than the model: faster
 //! while requests wait for io.cost and the disk meets its latency target, slower while it misses the target.
@@ -119,11 +118,8 @@ struct DiskRates {
 struct Capacity {
     /// 0: unknown.
     bytes_per_s: f64,
-    /// Time per request in addition to that of its bytes, seconds; `None`: unknown.
+    /// Time per request in addition to that of its bytes, seconds; `None`: unknown, taken as zero.
     request_s: Option<f64>,
-    /// Largest mean size of the requests that saturated the disk, bytes.
-    #[serde(default)]
-    largest: f64,
 }
 
 impl DiskRates {
@@ -161,7 +157,6 @@ impl Capacity {
             self.bytes_per_s *= 1.0 - FADE * elapsed_s;
         }
         self.bytes_per_s = self.bytes_per_s.max(bytes_per_s);
-        self.largest = self.largest.max(size);
         if size <= SMALL {
             let seen = (1.0 / requests_per_s - size / self.bytes_per_s).max(0.0);
             let least = self.request_s.map(|least| least * (1.0 + FADE * elapsed_s));
@@ -171,17 +166,8 @@ impl Capacity {
 
     /// Bytes per second, and requests of one page per second.
     fn numbers(self) -> (u64, u64) {
-        let (bytes_per_s, request_s) = match self.request_s {
-            Some(request_s) => (self.bytes_per_s, request_s),
-            None if self.largest >= LARGE => (self.bytes_per_s, 0.0),
-            // Half of the time each, so that neither is wrong by more than a factor of two.
-            None => (
-                2.0 * self.bytes_per_s,
-                self.largest / self.bytes_per_s / 2.0,
-            ),
-        };
-        let page_s = request_s + PAGE / bytes_per_s;
-        (bytes_per_s as u64, (1.0 / page_s) as u64)
+        let request_s = self.request_s.unwrap_or_default() + PAGE / self.bytes_per_s;
+        (self.bytes_per_s as u64, (1.0 / request_s) as u64)
     }
 }
 

@@ -82,25 +82,6 @@ fn a_saturated_disk_gets_a_model_of_its_throughput_once() {
 }
 
 #[test]
-fn a_model_from_requests_of_middle_size_is_wrong_by_at_most_two_whatever_limits_the_disk() {
-    let (requests, size) = (600, 40_960);
-    let mut bench = Bench::new();
-    bench.pass(10, requests, size, 1000);
-    let model = bench.model();
-    let of_bytes = model.rbps as f64 / (requests * size) as f64;
-    let of_requests = model.rrandiops as f64 / requests as f64;
-    for wrong in [of_bytes, of_requests] {
-        assert!((1.0..=2.01).contains(&wrong), "{model}");
-    }
-    bench.pass(30, 320, 131_072, 1000);
-    assert!(
-        near(bench.model().rbps, 320.0 * 131_072.0),
-        "{}",
-        bench.model()
-    );
-}
-
-#[test]
 fn nothing_is_written_in_a_lull_of_a_disk_that_is_not_saturated_or_after_too_little() {
     let mut bench = Bench::new();
     assert_eq!(bench.pass(60, 320, 131_072, 700), [], "not saturated");
