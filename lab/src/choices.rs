@@ -20,7 +20,7 @@ const MAX_MEMORY_BYTES: u64 = 1 << 40;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choices {
     /// Series of the stock kernel.
-    pub kernel_series: String,
+    pub kernel_series: Series,
     /// In the order of the runs.
     pub policies: Vec<Policy>,
     pub memory_bytes: u64,
@@ -33,7 +33,6 @@ pub struct Choices {
     /// Block scheduler of the data disk.
     pub scheduler: Scheduler,
     /// Volume between disk and file system.
-    #[serde(default)]
     pub volume: Option<Volume>,
     /// Number of runs of each policy.
     pub runs: u32,
@@ -66,9 +65,7 @@ impl Choices {
         (default, possible): (&[Policy], &[Policy]),
         defaults: Defaults,
     ) -> Result<Self, LabError> {
-        let kernel = args.guest.kernel.as_str();
-        let cause = || format!("unknown kernel series '{kernel}'");
-        policy::by_name(Series::ALL, |series| series.name(), kernel, cause)?;
+        let kernel = series(&args.guest.kernel)?;
         let memory_bytes = args.guest.memory.unwrap_or(defaults.memory_bytes);
         size_in_range("--memory", memory_bytes, MIN_MEMORY_BYTES, MAX_MEMORY_BYTES)?;
         let disk_mb_per_s = args.guest.disk_mbps.unwrap_or(defaults.disk_mb_per_s);
@@ -83,7 +80,7 @@ impl Choices {
         }
         in_range("--runs", args.runs, 1, 100)?;
         Ok(Self {
-            kernel_series: kernel.to_owned(),
+            kernel_series: kernel,
             policies: policy::chosen(experiment, &args.policies, possible, default)?,
             memory_bytes,
             cpus: args.guest.cpus,
@@ -102,6 +99,15 @@ impl Choices {
     pub fn seed_of(&self, run: u32) -> u64 {
         self.seed.wrapping_add(u64::from(run))
     }
+}
+
+/// The kernel series of a command line.
+///
+/// # Errors
+/// The error names the nearest series.
+pub fn series(name: &str) -> Result<Series, LabError> {
+    let cause = || format!("unknown kernel series '{name}'");
+    policy::by_name(Series::ALL, |series| series.name(), name, cause)
 }
 
 /// Rejects a number outside `least..=most`.
@@ -147,10 +153,10 @@ fn within(
 ///
 /// # Errors
 /// The error says what to use.
-pub fn cpus_start(cpus: u32, clock: Clock, kernel: &str) -> Result<(), LabError> {
+pub fn cpus_start(cpus: u32, clock: Clock, kernel: Series) -> Result<(), LabError> {
     in_range("--cpus", cpus, 1, 64)?;
     // 6.1 waits for its second CPU without letting the emulator take turns (QEMU 7.2); 6.12 and 7.2 do not.
-    if clock != Clock::Host && cpus > 1 && kernel == Series::V6_1.name() {
+    if clock != Clock::Host && cpus > 1 && kernel == Series::V6_1 {
         return Err(LabError::usage(
             format!(
                 "Linux {kernel} does not start {cpus} CPUs where the clock counts instructions"

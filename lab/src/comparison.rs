@@ -103,6 +103,7 @@ impl<S: Compared> Plan for Comparison<S> {
                 format!("read {}", answer.console.display()),
             ));
         }
+        let fact = |name: &str| facts.get(name).map_or("", String::as_str);
         let shared = facts
             .iter()
             .filter(|(name, _)| !OWN_FACTS.contains(&name.as_str()))
@@ -118,6 +119,11 @@ impl<S: Compared> Plan for Comparison<S> {
             host_busy_with_others: answer.host.busy_with_others,
             host_speed: answer.host.speed,
             failed_boots: answer.failed_boots,
+            kernel_complaints: fact("kernel_complaints")
+                .lines()
+                .map(str::to_owned)
+                .collect(),
+            agent_killed: fact("agent_ended_in_time") == "false",
         };
         let record = S::record(run, report);
         let line = settings.line(&record);

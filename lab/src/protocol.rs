@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::analysis::record::Series;
+use crate::analysis::residency::FileSeries;
 pub use crate::load::phases::PhaseReport;
 pub use crate::load::Load;
 pub use crate::policy::Policy;
@@ -55,7 +57,6 @@ pub struct GuestJob {
     /// In the order of the report.
     pub containers: Vec<ContainerJob>,
     /// Weights of groups below `/app` that contain others; `None`: the sum of the weights below them.
-    #[serde(default)]
     pub group_weights: Option<Vec<(String, u32)>>,
     /// Seconds of the measured phase.
     pub seconds: u32,
@@ -77,10 +78,8 @@ pub struct GuestJob {
     /// crash experiment); `None`: no kill.
     pub kill_agent_at_s: Option<u32>,
     /// Activity around the containers.
-    #[serde(default)]
     pub surroundings: Surroundings,
     /// Profiles where tasks wait in the second half of the measured phase.
-    #[serde(default)]
     pub profile_waits: bool,
     pub seed: u64,
 }
@@ -93,10 +92,8 @@ pub struct ContainerJob {
     /// I/O weight, 1 to 10000; written to the OCI configuration as `blockIO.weight`.
     pub weight: u32,
     /// The false color that is declared each second; `None`: nothing.
-    #[serde(default)]
     pub lie: Option<Lie>,
     /// The unprivileged user who owns the container, which is then below that user's slice; `None`: root's.
-    #[serde(default)]
     pub user: Option<u32>,
     pub load: Load,
 }
@@ -109,11 +106,10 @@ pub struct GuestReport {
     /// Facts that the guest read back: LRU, scheduler, mount options, `MemTotal` in bytes, CPUs.
     pub environment: BTreeMap<String, String>,
     /// Per container, in the order of the job.
-    pub containers: Vec<ContainerReport>,
+    pub containers: Vec<Series>,
     /// Actual length of the measured phase.
     pub seconds: f64,
     /// Fraction of the guest's CPU time that was not idle during the measured phase, 0 to 1.
-    #[serde(default)]
     pub cpu_busy: Option<f64>,
     /// Every knob (path relative to the cgroup mount -> value) before the agent started.
     pub knobs_before: BTreeMap<String, String>,
@@ -125,55 +121,15 @@ pub struct GuestReport {
     /// `justitia status --json` taken two thirds through the measured phase.
     pub agent_status: Option<serde_json::Value>,
     /// Residency of the watched files (sharing); empty for other loads.
-    #[serde(default)]
-    pub files: Vec<FileReport>,
+    pub files: Vec<FileSeries>,
     /// Places where tasks waited; `None` unless the job requested them.
-    #[serde(default)]
     pub waits: Option<WaitProfile>,
     /// Observations around a tenant, if there is one.
-    #[serde(default)]
     pub tenant: Option<TenantReport>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FileReport {
-    /// `shared file`, or the container whose own file it is.
-    pub name: String,
-    pub bytes: u64,
-    /// One sample per second, the first at the start of the measured phase.
-    pub samples: Vec<FileSample>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct FileSample {
-    /// Seconds since the start of the measured phase.
-    pub at_s: f64,
-    /// Bytes in the page cache; `None` if the kernel did not tell.
-    pub resident_bytes: Option<u64>,
-}
-
-/// The measurement of one container.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ContainerReport {
-    pub name: String,
-    pub weight: u32,
-    /// One sample per second, the first at the start of the measured phase (all zero traffic).
-    pub samples: Vec<Sample>,
-    /// Operations with a latency over two seconds.
-    pub slow_ops: u64,
-    /// Longest operation, microseconds.
-    pub max_latency_us: u64,
-    /// Seconds into the measured phase at which the container had done all its work; `None` for loads without
-    /// an end (fileserver, readmix) and for those that were stopped before it.
-    #[serde(default)]
-    pub finished_at_s: Option<f64>,
-    /// The phases of its load, if it has any.
-    #[serde(default)]
-    pub phases: Vec<PhaseReport>,
-}
-
 /// A container at one second. Counters are cumulative since the start of the measured phase.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Sample {
     /// Seconds since the start of the measured phase.
     pub at_s: f64,

@@ -106,7 +106,7 @@ impl Image {
         };
         head.truncate(read);
         let mut parsed = qcow2::parse(&head);
-        if matches!(parsed, Some(Err(qcow2::Damage::Short(_)))) {
+        if matches!(parsed, Some(Err(qcow2::Damage::Short))) {
             let mut more = vec![0; qcow2::HEAD];
             let read = self.file.read_at(&mut more, 0).unwrap_or(0);
             parsed = qcow2::parse(&more[..read]);

@@ -5,7 +5,7 @@
 //! process, which then ends QEMU. While no guest runs, SIGINT and SIGTERM have their default effect.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::error::{LabError, OrCannot};
+use crate::tools::first_complaint;
 
 /// Time for a guest that panicked to print where; then it is ended.
 const LAST_WORDS: Duration = Duration::from_secs(3);
@@ -42,22 +43,18 @@ pub enum Ending {
     Stopped,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    Continue,
-    Stop,
-}
-
-/// Runs `command` until it ends, writes each console line to `log` and passes it to `on_line`.
+/// Runs `command` until it ends, writes each console line to `log` and passes it to `on_line`, which says
+/// whether to stop.
 pub fn watch(
     command: &mut Command,
     log: &Path,
     timeout: Duration,
-    on_line: &mut dyn FnMut(&str) -> Next,
+    on_line: &mut dyn FnMut(&str) -> bool,
 ) -> Result<Ending, LabError> {
     let signals = GuestSignals::enter()?;
     let log_file = File::create(log).or_cannot("create", log)?;
-    let complaints = tempfile::tempfile().or_cannot("create a file in", &std::env::temp_dir())?;
+    let mut complaints =
+        tempfile::tempfile().or_cannot("create a file in", &std::env::temp_dir())?;
     let for_child = complaints.try_clone().or_cannot("duplicate", log)?;
     command
         .stdin(Stdio::null())
@@ -93,7 +90,7 @@ pub fn watch(
                     deadline = deadline.min(Instant::now() + LAST_WORDS);
                     panic = Some(line.clone());
                 }
-                if on_line(&line) == Next::Stop {
+                if on_line(&line) {
                     break Ending::Stopped;
                 }
             }
@@ -118,14 +115,20 @@ pub fn watch(
         (Ending::Interrupted, _) => Ending::Interrupted,
         (_, Some(line)) => Ending::Panicked(line),
         (Ending::PoweredOff, None) if !status.success() => {
-            Ending::QemuFailed(first_line(complaints).unwrap_or_else(|| status.to_string()))
+            let mut said = String::new();
+            let _ = complaints.rewind();
+            let _ = complaints.read_to_string(&mut said);
+            Ending::QemuFailed(match said.trim() {
+                "" => status.to_string(),
+                said => first_complaint(said),
+            })
         }
         (ending, None) => ending,
     })
 }
 
 /// Copies the console to the log as it arrives and passes on its lines.
-fn copy_lines(from: impl std::io::Read, mut log: File, to: &mpsc::Sender<String>) {
+fn copy_lines(from: impl Read, mut log: File, to: &mpsc::Sender<String>) {
     let mut reader = BufReader::new(from);
     let mut line = Vec::new();
     loop {
@@ -153,17 +156,6 @@ fn is_panic(line: &str) -> bool {
     ]
     .iter()
     .any(|sign| line.contains(sign))
-}
-
-fn first_line(mut file: File) -> Option<String> {
-    use std::io::{Read, Seek};
-    let mut text = String::new();
-    file.rewind().ok()?;
-    file.read_to_string(&mut text).ok()?;
-    text.lines()
-        .map(str::trim)
-        .find(|line| !line.is_empty())
-        .map(str::to_owned)
 }
 
 /// Kills the child when dropped.
@@ -244,11 +236,7 @@ mod tests {
             Duration::from_millis(timeout_ms),
             &mut |line| {
                 lines.push(line.to_owned());
-                if line == "stop" {
-                    Next::Stop
-                } else {
-                    Next::Continue
-                }
+                line == "stop"
             },
         )
         .unwrap();

@@ -16,7 +16,7 @@ pub const JOB_OFFSET: u64 = 0;
 pub const REPORT_OFFSET: u64 = 1 << 20;
 
 /// Size of the disk in bytes; it is sparse.
-pub const DISK_BYTES: u64 = 64 << 20;
+pub const DISK_BYTES: u64 = 4 << 30;
 
 const LENGTH_BYTES: u64 = 8;
 

@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -80,22 +79,6 @@ impl Series {
 impl fmt::Display for Series {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-impl FromStr for Series {
-    type Err = LabError;
-
-    fn from_str(text: &str) -> Result<Self, LabError> {
-        Self::ALL
-            .into_iter()
-            .find(|series| series.name() == text)
-            .ok_or_else(|| {
-                LabError::usage(
-                    format!("no kernel series {text}"),
-                    format!("choose one of {}", Self::ALL.map(Self::name).join(", ")),
-                )
-            })
     }
 }
 
@@ -368,14 +351,9 @@ fn unpack(
     for (from, to) in [(image, "vmlinuz"), (modules.join("kernel"), "modules")] {
         fs::rename(&from, staging.join(to)).or_cannot("move", &from)?;
     }
-    // Optional, for information: the list of built-in modules and the configuration.
-    for (from, to) in [
-        (modules.join("modules.builtin"), "modules.builtin"),
-        (modules.join("config"), "config"),
-        (tree.join(format!("boot/config-{release}")), "config"),
-    ] {
-        let _ = fs::rename(from, staging.join(to));
-    }
+    // Not every package has the list of built-in modules.
+    let builtin = "modules.builtin";
+    let _ = fs::rename(modules.join(builtin), staging.join(builtin));
     let mut files = BTreeMap::new();
     collect_sums(staging, staging, &mut files)?;
     let packages = candidate

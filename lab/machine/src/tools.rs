@@ -76,7 +76,7 @@ pub fn running_as_root() -> bool {
 }
 
 /// The most informative line of a program's stderr: an `E:` line, else the first that is not empty.
-fn first_complaint(stderr: &str) -> String {
+pub(crate) fn first_complaint(stderr: &str) -> String {
     let lines = || {
         stderr
             .lines()

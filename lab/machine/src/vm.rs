@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::architecture::Architecture;
 use crate::cache::{Cache, LockedCache};
-use crate::console::{watch, Ending, Next};
+use crate::console::{watch, Ending};
 use crate::error::{LabError, OrCannot};
 use crate::job_disk;
 use crate::kernels::{Kernel, Wanted};
@@ -246,7 +246,7 @@ fn boot(
             } else if let Some(message) = line.strip_prefix(FAILURE_PREFIX) {
                 complaint = Some(message.to_owned());
             }
-            Next::Continue
+            false
         },
     )?;
     let log = spec.console_log.display();
@@ -368,11 +368,7 @@ fn choose_accelerator(
         KVM_PROBE_TIMEOUT,
         &mut |line| {
             is_up |= line == INIT_IS_UP;
-            if is_up {
-                Next::Stop
-            } else {
-                Next::Continue
-            }
+            is_up
         },
     )?;
     let accelerator = if is_up {

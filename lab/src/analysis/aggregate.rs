@@ -1,4 +1,4 @@
-//! Aggregates several runs into one set of figures: the median of each number, and its spread.
+//! Aggregates several runs into one set of figures: the median of each number.
 //!
 //! Works on the JSON form, number by number, so a figure added later is aggregated too. A number that is
 //! unknown in some runs is the median over the other runs.
@@ -6,8 +6,6 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-
-use super::figures::Figures;
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Range {
@@ -27,50 +25,6 @@ impl Range {
             min: a.min.min(b.min),
             max: a.max.max(b.max),
         })
-    }
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
-    /// See [`Figures`], here and below.
-    pub pv: Option<Range>,
-    /// Of bytes read.
-    pub pv_reads: Option<Range>,
-    /// Of bytes written.
-    pub pv_writes: Option<Range>,
-    pub share_error: Option<Range>,
-    pub utility: Option<Range>,
-    pub total_mb_per_s: Option<Range>,
-    pub hit_ratio: Option<Range>,
-    pub mean_latency_ms: Option<Range>,
-    pub container_mb_per_s: Vec<Option<Range>>,
-    /// Normalized bandwidth of each container.
-    pub container_normalized: Vec<Option<Range>>,
-}
-
-pub fn spread(runs: &[Figures]) -> Spread {
-    let range = |field: fn(&Figures) -> Option<f64>| Range::of(runs.iter().map(field));
-    let count = runs
-        .iter()
-        .map(|run| run.containers.len())
-        .min()
-        .unwrap_or(0);
-    let each = |field: fn(&super::figures::ContainerFigures) -> Option<f64>| {
-        (0..count)
-            .map(|i| Range::of(runs.iter().map(|run| field(&run.containers[i]))))
-            .collect()
-    };
-    Spread {
-        pv: range(|f| f.pv),
-        pv_reads: range(|f| f.pv_reads),
-        pv_writes: range(|f| f.pv_writes),
-        share_error: range(|f| f.share_error),
-        utility: range(|f| f.utility),
-        total_mb_per_s: range(|f| f.total_mb_per_s),
-        hit_ratio: range(|f| f.hit_ratio),
-        mean_latency_ms: range(|f| f.mean_latency_ms),
-        container_mb_per_s: each(|c| c.mb_per_s),
-        container_normalized: each(|c| c.normalized),
     }
 }
 
@@ -134,7 +88,7 @@ fn merge(values: &[&Value]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::ContainerFigures;
+    use super::super::figures::{ContainerFigures, Figures};
     use super::*;
 
     fn run(pv: Option<f64>, mb_per_s: f64) -> Figures {
@@ -175,17 +129,6 @@ mod tests {
         assert_eq!(median.pv, Some(0.4));
         assert_eq!(median.containers[0].mb_per_s, Some(6.0));
         assert_eq!(medians(&[run(None, 1.0), run(None, 2.0)]).pv, None);
-    }
-
-    #[test]
-    fn the_spread_holds_least_and_greatest() {
-        let spread = spread(&[run(Some(0.2), 5.0), run(None, 7.0), run(Some(0.3), 6.0)]);
-        assert_eq!(spread.pv, Some(Range { min: 0.2, max: 0.3 }));
-        assert_eq!(
-            spread.container_mb_per_s,
-            [Some(Range { min: 5.0, max: 7.0 })]
-        );
-        assert_eq!(spread.utility, None);
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct Document<S, R> {
     /// Figures and record of each policy.
     pub policies: BTreeMap<Policy, R>,
     /// Effects of a hostile tenant on the others.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub hostile: Option<HostileFigures>,
 }
 

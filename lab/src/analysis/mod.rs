@@ -2,7 +2,7 @@
 //! times.
 //!
 //! [`record`] keeps what a guest measured, [`ideal`] computes the entitlement of each container, [`window`]
-//! turns one run into [`figures`], [`aggregate`] turns runs into medians with their spread, [`document`] is
+//! turns one run into [`figures`], [`aggregate`] turns runs into medians, [`document`] is
 //! result.json and [`json`] its layout, and [`notes`] finds reasons to doubt a figure. Rates are in 10^6
 //! bytes per second (`mb_per_s`), sizes in 10^6 bytes (`mb`), times as their names say. Unknown is `None`
 //! (null), never zero.

@@ -65,6 +65,10 @@ pub fn notes(document: &Document) -> Vec<String> {
                 "{name}: the guest panicked {failed} times and was started again"
             ));
         }
+        for head in result.runs.iter().map(|run| &run.record.head) {
+            let troubles = head.troubles().into_iter();
+            notes.extend(troubles.map(|trouble| format!("{name}, run {}: {trouble}", head.run)));
+        }
         if policy.runs_agent() && result.agent.is_none() && !result.runs.is_empty() {
             notes.push(format!("{name}: the agent's cost could not be measured"));
         }

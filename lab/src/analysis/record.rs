@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::residency::FileSeries;
 use super::run::Run;
 use crate::experiments::Measure;
-use crate::protocol::{
-    AgentCost, ContainerReport, GuestReport, KnobDifference, PhaseReport, Sample, TenantReport,
-};
+use crate::protocol::{AgentCost, GuestReport, KnobDifference, PhaseReport, Sample, TenantReport};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
@@ -21,10 +19,8 @@ pub struct RunRecord {
     /// Actual length of the measured phase.
     pub seconds: f64,
     /// Time that the guest took to prepare the files; `None` if it did not report it.
-    #[serde(default)]
     pub prepare_s: Option<f64>,
     /// Fraction of the guest's CPU time that was not idle, 0 to 1; `None` if unknown.
-    #[serde(default)]
     pub guest_cpu_busy: Option<f64>,
     /// Cost of the agent; `None` if none ran or it could not be measured.
     pub agent: Option<AgentCost>,
@@ -39,7 +35,7 @@ pub struct RunRecord {
     #[serde(default)]
     pub files: Vec<FileSeries>,
     /// Observations around a tenant.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<TenantReport>,
 }
 
@@ -50,8 +46,9 @@ pub struct Series {
     pub weight: u32,
     /// Operations over two seconds.
     pub slow_ops: u64,
+    /// Longest operation.
     pub max_latency_us: u64,
-    /// Time at which its fixed job was done.
+    /// Time at which its fixed job was done; `None` for loads without an end and for those stopped before it.
     pub finished_at_s: Option<f64>,
     /// Phases that the load timed itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -81,18 +78,12 @@ pub struct Series {
 }
 
 impl Series {
-    pub fn of(report: &ContainerReport) -> Self {
+    /// The columns of these samples.
+    pub fn of(samples: &[Sample]) -> Self {
         fn column<T>(samples: &[Sample], field: impl Fn(&Sample) -> T) -> Vec<T> {
             samples.iter().map(field).collect()
         }
-        let samples = &report.samples;
         Self {
-            name: report.name.clone(),
-            weight: report.weight,
-            slow_ops: report.slow_ops,
-            max_latency_us: report.max_latency_us,
-            finished_at_s: report.finished_at_s,
-            phases: report.phases.clone(),
             at_s: column(samples, |s| s.at_s),
             read_bytes: column(samples, |s| s.read_bytes),
             write_bytes: column(samples, |s| s.write_bytes),
@@ -106,6 +97,7 @@ impl Series {
             high_bytes: column(samples, |s| s.high_bytes),
             memory_full_us: column(samples, |s| s.memory_full_us),
             io_some_us: column(samples, |s| s.io_some_us),
+            ..Self::default()
         }
     }
 
@@ -157,10 +149,10 @@ impl RunRecord {
         (alive_s > 0.0).then_some(alive_s)
     }
 
-    pub fn of(head: Run, report: &GuestReport) -> Self {
+    pub fn of(head: Run, report: GuestReport) -> Self {
         Self {
             head,
-            kernel: report.kernel.clone(),
+            kernel: report.kernel,
             seconds: report.seconds,
             prepare_s: report
                 .environment
@@ -169,11 +161,11 @@ impl RunRecord {
             guest_cpu_busy: report.cpu_busy,
             agent: report.agent,
             knob_differences: KnobDifference::between(&report.knobs_before, &report.knobs_after),
-            agent_log: report.agent_log.clone(),
-            agent_status: report.agent_status.clone(),
-            series: report.containers.iter().map(Series::of).collect(),
-            files: report.files.iter().map(FileSeries::of).collect(),
-            tenant: report.tenant.clone(),
+            agent_log: report.agent_log,
+            agent_status: report.agent_status,
+            series: report.containers,
+            files: report.files,
+            tenant: report.tenant,
         }
     }
 }

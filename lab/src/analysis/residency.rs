@@ -5,8 +5,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::FileReport;
-
 /// A file's residency over time, by column.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileSeries {
@@ -16,17 +14,6 @@ pub struct FileSeries {
     pub at_s: Vec<f64>,
     /// Bytes in the page cache.
     pub resident_bytes: Vec<Option<u64>>,
-}
-
-impl FileSeries {
-    pub fn of(report: &FileReport) -> Self {
-        Self {
-            name: report.name.clone(),
-            bytes: report.bytes,
-            at_s: report.samples.iter().map(|s| s.at_s).collect(),
-            resident_bytes: report.samples.iter().map(|s| s.resident_bytes).collect(),
-        }
-    }
 }
 
 /// The residency of one file.

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::aggregate::{median, medians, spread, Spread};
+use super::aggregate::{median, medians};
 use super::figures::Figures;
 use super::record::RunRecord;
 use super::responses::{self, EventFigures};
@@ -18,8 +18,6 @@ pub struct PolicyResult {
     /// Medians over the runs, without the warm-up.
     #[serde(flatten)]
     pub figures: Figures,
-    /// Spread of the same over the runs.
-    pub spread: Spread,
     /// Medians over the whole runs.
     pub whole_run: Figures,
     /// Cost of the agent; null if none ran.
@@ -85,7 +83,6 @@ impl PolicyResult {
         differences.dedup();
         Self {
             figures: medians(&windows),
-            spread: spread(&windows),
             whole_run: medians(&whole),
             agent: rss.map(|rss| AgentFigures {
                 cpu_percent,

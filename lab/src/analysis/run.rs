@@ -1,5 +1,7 @@
 //! Facts recorded for every run, whatever it measures.
 
+use std::ops::Not;
+
 use serde::{Deserialize, Serialize};
 
 /// Facts recorded for every run of a policy.
@@ -9,11 +11,30 @@ pub struct Run {
     pub run: u32,
     pub seed: u64,
     /// Fraction of the host's CPU time that went to others during the boot, 0 to 1.
-    #[serde(default)]
     pub host_busy_with_others: Option<f64>,
     /// Median speed of the host's CPUs, as in [`justitia_machine::host::HostSeen`].
-    #[serde(default)]
     pub host_speed: Option<f64>,
     /// Boots that failed before this one.
     pub failed_boots: u32,
+    /// Lines of the kernel's log of something wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel_complaints: Vec<String>,
+    /// True if the agent did not end in time and was killed.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub agent_killed: bool,
+}
+
+impl Run {
+    /// What went wrong although the guest reported, in words of our own.
+    pub fn troubles(&self) -> Vec<String> {
+        let count = self.kernel_complaints.len();
+        let complained =
+            format!("the kernel complained {count} times, see kernel_complaints in result.json");
+        let killed = "the agent did not end in time and was killed".to_owned();
+        let all = [(count > 0, complained), (self.agent_killed, killed)];
+        all.into_iter()
+            .filter(|(holds, _)| *holds)
+            .map(|(_, words)| words)
+            .collect()
+    }
 }

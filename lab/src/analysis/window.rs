@@ -43,7 +43,7 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
             Measure::Window | Measure::Residency | Measure::Phases => {
                 Tally::of(series, from_s, to_s)
             }
-            Measure::Completion => match finished_at_s(series) {
+            Measure::Completion => match series.finished_at_s {
                 Some(done) => Tally::whole_job(series, done),
                 None => Tally::of(series, 0.0, to_s),
             },
@@ -223,18 +223,6 @@ impl Tally {
     }
 }
 
-/// Time at which a fixed job was done: as the guest reported it, or the sample at which its bytes stopped
-/// growing. `None` if they still grew at the last sample.
-fn finished_at_s(series: &Series) -> Option<f64> {
-    if series.finished_at_s.is_some() {
-        return series.finished_at_s;
-    }
-    let bytes = series.all_bytes();
-    let last = *bytes.last().filter(|&&last| last > 0)?;
-    let index = bytes.iter().position(|&value| value == last)?;
-    (index + 1 < bytes.len()).then(|| series.at_s[index])
-}
-
 /// PV of the bytes moved until the first container was done, while all competed. `None` if that was too short
 /// for samples a second apart, or if no container ends.
 fn while_all_work(
@@ -249,7 +237,7 @@ fn while_all_work(
     let first_s = record
         .series
         .iter()
-        .filter_map(finished_at_s)
+        .filter_map(|series| series.finished_at_s)
         .fold(to_s, f64::min);
     // Samples are about a second apart; the one in which the first container ended is excluded.
     let until_s = first_s.floor();

@@ -25,10 +25,9 @@ pub struct ContainerSpec {
     pub duty_s: Option<u32>,
     pub anon_growth_bytes_per_s: u64,
     /// The false color that it declares each second; `None`: nothing.
-    #[serde(default)]
     pub lie: Option<Lie>,
     /// The unprivileged user who owns it; `None`: root's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<u32>,
 }
 

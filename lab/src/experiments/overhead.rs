@@ -13,7 +13,7 @@ pub mod analysis;
 use std::path::Path;
 
 use crate::args::OverheadArgs;
-use crate::choices::{cpus_start, in_range};
+use crate::choices::{cpus_start, in_range, series};
 use crate::experiment::{Analysis, Boot, Plan};
 use crate::machine::{host_time, program, Answer, Machine};
 use crate::policy::by_name;
@@ -104,7 +104,8 @@ impl Plan for Overhead {
 fn job(args: &OverheadArgs) -> Result<(Series, OverheadJob), LabError> {
     in_range("--pairs", args.pairs, 2, 1000)?;
     in_range("--seconds", args.seconds, 2, 600)?;
-    cpus_start(args.cpus, CLOCK, &args.kernel)?;
+    let kernel = series(&args.kernel)?;
+    cpus_start(args.cpus, CLOCK, kernel)?;
     let mut loads = Vec::new();
     for name in &args.loads {
         let cause = || format!("unknown load '{name}'");
@@ -119,7 +120,7 @@ fn job(args: &OverheadArgs) -> Result<(Series, OverheadJob), LabError> {
         loads,
         seed: args.output.seed,
     };
-    Ok((args.kernel.parse()?, job))
+    Ok((kernel, job))
 }
 
 #[cfg(test)]

@@ -23,7 +23,6 @@ use crate::policy::Policy;
 use crate::protocol::{GuestReport, Job};
 use crate::{report, table};
 use justitia_machine::error::{LabError, OrCannot};
-use justitia_machine::kernels::Series;
 use justitia_machine::vm::VmSpec;
 
 impl Experiment for Description {
@@ -86,7 +85,7 @@ impl Compared for Settings {
 
     fn told(report: &GuestReport) -> (&BTreeMap<String, String>, Vec<(&str, usize)>) {
         let containers = report.containers.iter();
-        let told = containers.map(|c| (c.name.as_str(), c.samples.len()));
+        let told = containers.map(|c| (c.name.as_str(), c.at_s.len()));
         (&report.environment, told.collect())
     }
 
@@ -95,7 +94,7 @@ impl Compared for Settings {
     }
 
     fn record(run: Run, report: GuestReport) -> RunRecord {
-        RunRecord::of(run, &report)
+        RunRecord::of(run, report)
     }
 
     fn line(&self, record: &RunRecord) -> String {
@@ -163,7 +162,7 @@ impl Analysis for Document {
 /// and cannot be built here.
 pub fn machine(settings: &Settings, progress: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
     let choices = &settings.choices;
-    let kernel: Series = choices.kernel_series.parse()?;
+    let kernel = choices.kernel_series;
     let mut binaries = vec![program("justitia-lab-guest")?];
     if choices.policies.iter().any(|policy| policy.runs_agent()) {
         binaries.push(program("justitia")?);

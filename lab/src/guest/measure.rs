@@ -16,8 +16,9 @@ use super::residency::Watched;
 use super::sample::{since, Sampler};
 use super::surroundings::Running;
 use super::wait_profile::Tracer;
+use crate::analysis::residency::FileSeries;
 use crate::load::clock::{monotonic_ns, since_s, sleep_until};
-use crate::protocol::{FileReport, FileSample, GuestJob, Sample, WaitProfile};
+use crate::protocol::{GuestJob, Sample, WaitProfile};
 use justitia_machine::host::CpuTime;
 
 /// Time between the start command and the start, so that every load sees the command in time.
@@ -32,7 +33,7 @@ const DEAD_S: f64 = 0.9;
 pub struct Measured {
     pub samples: Vec<Vec<Sample>>,
     /// Residency of the watched files.
-    pub files: Vec<FileReport>,
+    pub files: Vec<FileSeries>,
     pub seconds: f64,
     /// Fraction of the guest's CPU time that was not idle.
     pub cpu_busy: Option<f64>,
@@ -53,7 +54,7 @@ pub fn measure(
     tracer: Option<&Tracer>,
 ) -> Result<Measured> {
     let mut series = Series::open(containers, data);
-    let mut files: Vec<FileReport> = watched.iter().map(report_of).collect();
+    let mut files: Vec<FileSeries> = watched.iter().map(report_of).collect();
     let has_agent = agent.is_some();
     let mut events = Events::new(job, agent);
     let mut liars: Vec<Liar> = job
@@ -120,20 +121,18 @@ pub fn measure(
     })
 }
 
-fn report_of(watched: &Watched) -> FileReport {
-    FileReport {
+fn report_of(watched: &Watched) -> FileSeries {
+    FileSeries {
         name: watched.name.clone(),
         bytes: watched.bytes,
-        samples: Vec::new(),
+        ..FileSeries::default()
     }
 }
 
-fn look(watched: &[Watched], files: &mut [FileReport], at_s: f64) {
+fn look(watched: &[Watched], files: &mut [FileSeries], at_s: f64) {
     for (file, report) in watched.iter().zip(files) {
-        report.samples.push(FileSample {
-            at_s,
-            resident_bytes: file.resident_bytes(),
-        });
+        report.at_s.push(at_s);
+        report.resident_bytes.push(file.resident_bytes());
     }
 }
 

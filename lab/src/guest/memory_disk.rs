@@ -145,7 +145,21 @@ fn one(disk: &MemoryDisk, name: &str, bytes: u64) -> Result<GuestDisk> {
     ] {
         set(&dir, name, value)?;
     }
-    found(&dir, name)
+    let made = found(&dir, name)?;
+    let limit = Path::new("/sys/block")
+        .join(&made.name)
+        .join("queue/max_sectors_kb");
+    let present = files::read(&limit)?.parse().context("size of a request")?;
+    let largest = largest_request_kib(disk.mib_per_s(), present);
+    files::write(&limit, &largest.to_string())?;
+    Ok(made)
+}
+
+/// The largest request of a disk with this speed: at most a tick's budget (`mb_per_tick`), because the driver never
+/// serves a larger one.
+fn largest_request_kib(mib_per_s: u64, present: u64) -> u64 {
+    let budget = (1 << 20) / 50 * mib_per_s;
+    present.min(budget / BLOCK_BYTES * (BLOCK_BYTES >> 10))
 }
 
 fn set(dir: &Path, attribute: &str, value: u64) -> Result<()> {
@@ -183,5 +197,27 @@ pub(super) fn of_job(own: Option<&MemoryDisk>) -> Result<GuestDisk> {
     match own {
         Some(disk) => make(disk),
         None => disks::find(SERIAL_DATA),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_never_exceeds_the_budget_of_a_tick() {
+        for mib_per_s in 1..=10 {
+            let kib = largest_request_kib(mib_per_s, 124);
+            assert!(kib > 0 && kib % 4 == 0, "{mib_per_s} MiB/s: {kib} KiB");
+            assert!(
+                kib << 10 <= 20_971 * mib_per_s,
+                "{mib_per_s} MiB/s: {kib} KiB"
+            );
+        }
+        assert_eq!(
+            largest_request_kib(40, 124),
+            124,
+            "never more than the disk's own limit"
+        );
     }
 }

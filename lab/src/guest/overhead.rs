@@ -187,7 +187,7 @@ impl Running {
     fn start(load: OverheadLoad, job: &OverheadJob) -> Result<Self> {
         Ok(match load {
             OverheadLoad::Fileserver => Self::Fileserver(Box::new(fileserver_container(job)?)),
-            load => Self::Fio(Fio::prepare(load)?),
+            load => Self::Fio(Fio::prepare(load, job.seed)?),
         })
     }
 
@@ -231,14 +231,20 @@ struct Fio {
     load: OverheadLoad,
     group: PathBuf,
     file: PathBuf,
+    seed: u64,
 }
 
 impl Fio {
-    fn prepare(load: OverheadLoad) -> Result<Self> {
+    fn prepare(load: OverheadLoad, seed: u64) -> Result<Self> {
         let group = Path::new(CGROUP).join("app/fio");
         fs::create_dir_all(&group).context("cannot make fio's cgroup")?;
         let file = setup::data_dir().join("fio");
-        let fio = Self { load, group, file };
+        let fio = Self {
+            load,
+            group,
+            file,
+            seed,
+        };
         // Written and read by the group itself, so that the pages are charged to it.
         if !fio.file.exists() {
             let size = FILE_BYTES.to_string();
@@ -258,16 +264,22 @@ impl Fio {
         self.run(&[pattern, block, &size, "--time_based", &runtime])
     }
 
-    /// Runs fio on the file, in its group.
-    fn run(&self, arguments: &[&str]) -> Result<Done> {
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("fio");
         command
             .args(["--name=w", "--ioengine=psync", "--invalidate=0", "--thread"])
-            .args(["--norandommap", "--randrepeat=0", "--output-format=json"])
+            .args(["--norandommap", "--output-format=json"])
+            .arg(format!("--randseed={}", self.seed))
             .arg(format!("--filename={}", self.file.display()))
             .args(arguments)
             .stdin(Stdio::null())
             .stderr(Stdio::inherit());
+        command
+    }
+
+    /// Runs fio on the file, in its group.
+    fn run(&self, arguments: &[&str]) -> Result<Done> {
+        let mut command = self.command(arguments);
         setup::enter_group(&mut command, &self.group)?;
         let output = command.output().context("cannot run fio")?;
         ensure!(output.status.success(), "fio failed: {}", output.status);
@@ -331,6 +343,19 @@ fn fileserver_container(job: &OverheadJob) -> Result<Container> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_jobs_seed_decides_which_blocks_are_read() {
+        let fio = |seed| Fio {
+            load: OverheadLoad::Randread,
+            group: PathBuf::new(),
+            file: PathBuf::new(),
+            seed,
+        };
+        let line = |seed| format!("{:?}", fio(seed).command(&[]));
+        assert!(line(7).contains("--randseed=7") && !line(7).contains("randrepeat"));
+        assert_ne!(line(7), line(8));
+    }
 
     #[test]
     fn fios_numbers_are_those_of_its_only_job() {

@@ -16,19 +16,21 @@ use super::residency::Watched;
 use super::tenant::{self, Tenant};
 use super::wait_profile::Tracer;
 use super::{files, knobs, memory_disk, progress, setup, surroundings};
+use crate::analysis::record::Series;
 use crate::load::io::{write, Buffer, IO_BYTES};
 use crate::load::shared::{Command as Order, Status};
 use crate::load::sharing::{OWN_FILE, SHARED_FILE};
 use crate::load::Workload;
+use crate::machine::with_disk;
 use crate::protocol::{
-    ContainerJob, ContainerReport, GuestJob, GuestReport, KnobDifference, Policy, TenantReport,
+    ContainerJob, GuestJob, GuestReport, KnobDifference, MemoryDisk, Policy, TenantReport,
 };
 
 /// Includes crun's start under emulation.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Time limit for writing the file sets to a throttled disk.
-const PREPARE_TIMEOUT: Duration = Duration::from_secs(900);
+/// Time limit for writing the file sets to a throttled disk, beyond the host's limit for the whole boot.
+const PREPARE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// Time for loads to stop before they are killed.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
@@ -205,12 +207,17 @@ fn enforce(
 
 /// Static limits in the ratio of the weights.
 fn partition(job: &GuestJob, containers: &[Container]) -> Result<()> {
-    let total = setup::mem_total()? - job.memory_disk.map_or(0, |disk| disk.bytes);
+    let total = without_disk(setup::mem_total()?, job.memory_disk.as_ref());
     let weights: Vec<u32> = containers.iter().map(|c| c.weight).collect();
     for (container, limit) in containers.iter().zip(static_limits(total, &weights)) {
         files::write(&container.group.join("memory.max"), &limit.to_string())?;
     }
     Ok(())
+}
+
+/// A guest's memory apart from its disk, as the host added it.
+fn without_disk(total: u64, disk: Option<&MemoryDisk>) -> u64 {
+    total.saturating_sub(with_disk(0, disk))
 }
 
 /// `memory.max` per container: 90 % of RAM minus the system's reserve, in the ratio of the weights, whole
@@ -253,14 +260,14 @@ fn report(
         .zip(measured.samples)
         .map(|(container, samples)| {
             let counters = container.page.counters();
-            ContainerReport {
+            Series {
                 name: container.name.clone(),
                 weight: container.weight,
-                samples,
                 slow_ops: counters.slow_ops,
                 max_latency_us: counters.max_latency_us,
                 finished_at_s: container.page.finished_at_s(),
                 phases: container.page.phase_reports(),
+                ..Series::of(&samples)
             }
         })
         .collect();
@@ -284,6 +291,27 @@ fn report(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Volume;
+    use crate::tests::fixture;
+    use clap::ValueEnum;
+
+    #[test]
+    fn the_disks_of_a_volume_are_no_memory_of_the_containers() {
+        let settings = fixture::settings("readmix --file-size 64M --clock instructions");
+        let volumes = Volume::value_variants().iter().copied().map(Some);
+        for volume in volumes.chain([None]) {
+            let disk = settings.memory_disk();
+            let disk = disk.map(|disk| MemoryDisk { volume, ..disk });
+            let total = with_disk(768 << 20, disk.as_ref());
+            assert_eq!(without_disk(total, disk.as_ref()), 768 << 20, "{volume:?}");
+        }
+    }
+
+    #[test]
+    fn the_slowest_disk_is_filled_within_the_limit() {
+        let settings = fixture::settings("readmix --disk-mbps 1");
+        assert!(PREPARE_TIMEOUT.as_secs() > settings.file_set_bytes() / 500_000);
+    }
 
     #[test]
     fn static_limits_follow_the_weights_and_fit() {

@@ -149,7 +149,6 @@ impl Tenant {
         TenantReport {
             done: BTreeMap::new(),
             unmanaged_written: watched.into_iter().collect(),
-            printed_bytes: printed.len() as u64,
             control_characters: printed.chars().filter(|&c| obeyed(c)).count() as u64,
             agent_charged_peak_bytes: peak.ok().and_then(|text| files::limit_bytes(&text)),
         }

@@ -107,7 +107,8 @@ impl Workload for GuardRole {
     }
 }
 
-fn rest(start: Instant, page: &Page) {
+/// Rests until it is stopped.
+pub(super) fn rest(start: Instant, page: &Page) {
     while rest_until(after(start, 86_400), || page.stopped()) {}
 }
 

@@ -16,6 +16,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::clock::{after, rest_until};
+use super::guard::rest;
 use super::io::{make, open, read_all, Buffer, DIRECT_ALIGN};
 use super::shared::Page;
 use super::{Place, Workload};
@@ -72,7 +73,7 @@ impl Workload for Sharing {
         let start = Instant::now();
         match self.role {
             SharingRole::Payer => {
-                while rest_until(after(start, 3600), || page.stopped()) {}
+                rest(start, page);
                 Ok(())
             }
             SharingRole::User => {

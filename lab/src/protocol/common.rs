@@ -17,7 +17,6 @@ pub struct MemoryDisk {
     /// True if it holds a copy of the attached data disk; otherwise zeros.
     pub copies: bool,
     /// The volume over disks of this speed; `None`: one disk alone. `bytes` is the volume's size.
-    #[serde(default)]
     pub volume: Option<Volume>,
 }
 

@@ -85,10 +85,8 @@ pub struct DatabaseJob {
     /// Offered load in each phase, transactions per second; `None`: the container is stopped for good.
     pub offered_tps: Vec<Option<u32>>,
     /// Declared instead of its color.
-    #[serde(default)]
     pub lie: Option<Lie>,
     /// It runs this instead of a database, in the phases with an offered load.
-    #[serde(default)]
     pub neighbor: Option<Neighbor>,
 }
 
@@ -116,7 +114,6 @@ pub struct DatabasesReport {
     /// Start and end of each phase, seconds since the start of the first.
     pub phases: Vec<(f64, f64)>,
     /// The host's memory at each sample.
-    #[serde(default)]
     pub host: Vec<HostSample>,
     pub agent: Option<AgentCost>,
     pub agent_log: String,
@@ -131,8 +128,6 @@ pub struct HostSample {
     pub free_bytes: Option<u64>,
     /// All page cache: `Cached + Buffers - Shmem`.
     pub file_bytes: Option<u64>,
-    /// `AnonPages`.
-    pub anon_bytes: Option<u64>,
 }
 
 /// The measurement of one container.
@@ -163,7 +158,6 @@ pub struct DatabaseSample {
     /// Its color, judged by what its clients see.
     pub color: Option<Color>,
     /// The color it declares.
-    #[serde(default)]
     pub declared: Option<Color>,
     /// memory.current.
     pub memory_bytes: Option<u64>,

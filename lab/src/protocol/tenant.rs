@@ -36,9 +36,8 @@ pub struct TenantReport {
     pub done: BTreeMap<String, u64>,
     /// Settings that changed in cgroups that are nobody's to manage, sampled once per second.
     pub unmanaged_written: Vec<String>,
-    /// Output of the commands of `justitia`, and of the agent's log.
-    pub printed_bytes: u64,
-    /// Characters in it that a terminal would interpret.
+    /// Characters in the output of the commands of `justitia`, and in the agent's log, that a terminal would
+    /// interpret.
     pub control_characters: u64,
     /// The agent's peak charge, with page cache and kernel memory.
     pub agent_charged_peak_bytes: Option<u64>,

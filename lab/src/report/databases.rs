@@ -224,6 +224,9 @@ fn environment(document: &Document) -> String {
             if let Some(speed) = run.record.head.host_speed {
                 table.fact(&name, format_args!("host speed {speed:.0}"));
             }
+            for trouble in run.record.head.troubles() {
+                table.fact(&name, trouble);
+            }
             for knob in &run.record.knobs_left {
                 table.fact(&name, format_args!("left changed: {knob}"));
             }

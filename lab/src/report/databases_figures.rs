@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use super::html::{escape, legend_entry};
+use super::nearest;
 use super::phase_charts::{self, ColorRow, Line, Phases};
 use super::style::container_color;
 use crate::experiments::databases::analysis::{AnalyzedRun, Document, PolicyResult};
@@ -13,12 +14,8 @@ use crate::protocol::databases::DatabaseJob;
 
 /// The run whose total is nearest to the median; the charts show this run.
 fn representative(result: &PolicyResult) -> Option<&AnalyzedRun> {
-    let distance =
-        |run: &AnalyzedRun| (run.figures.transactions - result.figures.transactions).abs();
-    result
-        .runs
-        .iter()
-        .min_by(|a, b| distance(a).total_cmp(&distance(b)))
+    let total = Some(result.figures.transactions);
+    nearest(&result.runs, total, |run| Some(run.figures.transactions))
 }
 
 /// Our versions of the paper's figures 1 to 6.

@@ -7,6 +7,7 @@ use super::html::{details, escape, fixed, legend_entry, number};
 use super::style::container_color;
 use super::tables::label;
 use super::{representative, window_words};
+use crate::analysis::aggregate::Range;
 use crate::analysis::ideal;
 use crate::analysis::record::{RunRecord, Series};
 use crate::analysis::result::AnalyzedRun;
@@ -114,7 +115,12 @@ fn our_bars(document: &Document) -> Vec<BarSeries> {
                 .iter()
                 .map(|c| c.normalized)
                 .collect(),
-            ranges: result.spread.container_normalized.clone(),
+            ranges: (0..result.figures.containers.len())
+                .map(|i| {
+                    let containers = result.runs.iter().map(|run| run.figures.containers.get(i));
+                    Range::of(containers.map(|container| container?.normalized))
+                })
+                .collect(),
         })
         .collect()
 }

@@ -250,14 +250,18 @@ pub(crate) fn window_words(document: &Document) -> String {
 
 /// The run whose PV is nearest to the median; the charts over time show this run.
 pub(crate) fn representative(result: &PolicyResult) -> Option<&AnalyzedRun> {
-    let distance = |pv: Option<f64>| match (pv, result.figures.pv) {
-        (Some(pv), Some(median)) => (pv - median).abs(),
-        _ => f64::MAX,
+    nearest(&result.runs, result.figures.pv, |run| run.figures.pv)
+}
+
+/// The run whose figure is nearest to the median; an unknown one is the farthest.
+fn nearest<R>(runs: &[R], median: Option<f64>, of: impl Fn(&R) -> Option<f64>) -> Option<&R> {
+    let distance = |run: &R| {
+        of(run)
+            .zip(median)
+            .map_or(f64::MAX, |(figure, median)| (figure - median).abs())
     };
-    result
-        .runs
-        .iter()
-        .min_by(|a, b| distance(a.figures.pv).total_cmp(&distance(b.figures.pv)))
+    runs.iter()
+        .min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
 
 fn how_to_read(document: &Document) -> String {

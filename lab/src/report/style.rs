@@ -56,19 +56,42 @@ fn ramp(count: usize, from: f64, to: f64) -> String {
 
 const LIGHT: &str = "--bg:#fff;--fg:#1b1f24;--muted:#57606a;--rule:#d8dee4;--panel:#f6f8fa;\
      --accent:#0b5c93;--conventional:#8c939b;--memcg:#d55e00;--direct:#b5629a;--justitia:#56b4e9;\
-     --proportional:#0072b2;--first-touch:#7a5c9e;--strict:#009e73;--observe:#c2a200;--gate-fifo:#4a4a4a;--gate-aging:#b15928;--gate-insert:#8a6d3b;--gate-stride:#117733;\
-     --gate-loop:#882255;--good:#116329;--bad:#a40e26;";
+     --proportional:#0072b2;--first-touch:#7a5c9e;--strict:#009e73;--observe:#c2a200;\
+     --guarded:#0f7f86;--hostile:#c1272d;--gate-fifo:#4a4a4a;--gate-aging:#b15928;\
+     --gate-insert:#8a6d3b;--gate-stride:#117733;--gate-loop:#882255;--good:#116329;--bad:#a40e26;";
 
 const DARK: &str = "--bg:#0f1419;--fg:#e6e9ed;--muted:#9aa4af;--rule:#2c343d;--panel:#171d24;\
      --accent:#7cc4ff;--conventional:#8f99a4;--memcg:#f08a3c;--direct:#d78fbf;--justitia:#8fd0f5;\
-     --proportional:#3fa0e6;--first-touch:#b79adb;--strict:#2fc497;--observe:#e3c44a;--gate-fifo:#d6d6d6;--gate-aging:#d99058;--gate-insert:#cbb074;--gate-stride:#44bb77;\
-     --gate-loop:#cc6699;--good:#5fd38a;--bad:#ff8182;";
+     --proportional:#3fa0e6;--first-touch:#b79adb;--strict:#2fc497;--observe:#e3c44a;\
+     --guarded:#4cc3ca;--hostile:#ff6b6b;--gate-fifo:#d6d6d6;--gate-aging:#d99058;\
+     --gate-insert:#cbb074;--gate-stride:#44bb77;--gate-loop:#cc6699;--good:#5fd38a;--bad:#ff8182;";
 
 const RULES: &str = include_str!("style.css");
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Policy;
+    use crate::tests::fixture;
+
+    #[test]
+    fn every_policy_in_a_chart_has_a_color_of_its_own_in_both_schemes() {
+        let workload = fixture::settings("reread").workload;
+        for scheme in [LIGHT, DARK] {
+            let colors: Vec<&str> = Policy::all()
+                .filter(|policy| workload.can_run_under(*policy))
+                .map(|policy| {
+                    let name = format!("--{}:", policy.name());
+                    let mut colors = scheme.split(';');
+                    colors.find_map(|one| one.strip_prefix(&name)).expect(&name)
+                })
+                .collect();
+            let mut different = colors.clone();
+            different.sort_unstable();
+            different.dedup();
+            assert_eq!(different.len(), colors.len());
+        }
+    }
 
     #[test]
     fn every_container_has_a_color_of_its_own_in_both_schemes() {

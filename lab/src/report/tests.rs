@@ -118,22 +118,6 @@ fn an_empty_record_makes_a_page_too() {
     well_formed(&render(&document));
 }
 
-/// Writes sample pages for visual inspection: `JUSTITIA_SAMPLE_DIR=DIR cargo test -p justitia-lab`.
-#[test]
-fn sample_pages_can_be_written() {
-    let Some(dir) = std::env::var_os("JUSTITIA_SAMPLE_DIR") else {
-        return;
-    };
-    for (name, line) in [
-        ("fileserver", "fileserver --runs 3"),
-        ("readmix", "readmix"),
-        ("reread", "reread"),
-    ] {
-        let path = std::path::Path::new(&dir).join(format!("{name}.html"));
-        std::fs::write(path, render(&fixture::document(line))).unwrap();
-    }
-}
-
 #[test]
 fn phases_are_in_the_headline_and_in_a_table() {
     let page = render(&fixture::document("startup"));

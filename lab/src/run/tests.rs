@@ -15,6 +15,7 @@ struct Synthetic {
     boots: usize,
     fail_at: usize,
     forget_a_container: bool,
+    complaints: &'static str,
 }
 
 impl Synthetic {
@@ -23,6 +24,7 @@ impl Synthetic {
             boots: 0,
             fail_at,
             forget_a_container: false,
+            complaints: "",
         }
     }
 }
@@ -46,6 +48,12 @@ impl Guest for Synthetic {
             panic!("not a job with weights")
         };
         let mut report = fixture::report(job);
+        let environment = &mut report.environment;
+        environment.insert("kernel_complaints".into(), self.complaints.into());
+        environment.insert(
+            "agent_ended_in_time".into(),
+            self.complaints.is_empty().to_string(),
+        );
         if self.forget_a_container {
             report.containers.pop();
         }
@@ -97,6 +105,31 @@ fn a_run_leaves_a_result_and_a_report_and_says_what_it_does() {
     assert_eq!(record.head.host_busy_with_others, Some(0.5));
     assert_eq!(record.head.host_speed, Some(700.0));
     assert!(log.contains("8/8 proportional, run 2: PV 0."), "{log}");
+}
+
+#[test]
+fn kernel_complaints_and_a_killed_agent_are_kept_and_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let guest = Synthetic {
+        complaints: "BUG: one\nWARNING: <two>",
+        ..Synthetic::failing_at(0)
+    };
+    let line = "fileserver --weights 100,200 --policies proportional";
+    let result = collect_in(dir.path(), line, guest).0.unwrap();
+    let read = Document::parse(&result.record().to_string()).unwrap();
+    let head = &read.policies[&Policy::Proportional].runs[0].record.head;
+    assert_eq!(head.kernel_complaints, ["BUG: one", "WARNING: <two>"]);
+    let table = result.table();
+    for note in [
+        "run 1: the kernel complained 2 times",
+        "run 1: the agent did not end in time",
+    ] {
+        assert!(table.contains(note), "{note}: {table}");
+    }
+    let sound = collect_in(dir.path(), line, Synthetic::failing_at(0))
+        .0
+        .unwrap();
+    assert!(!sound.record().to_string().contains("kernel_complaints"));
 }
 
 #[test]

@@ -63,18 +63,12 @@ pub fn render(document: &Document) -> String {
         }
     }
     for (policy, result) in &document.policies {
-        for run in result
-            .runs
-            .iter()
-            .filter(|run| !run.record.knobs_left.is_empty())
-        {
-            let _ = writeln!(
-                text,
-                "{} run {}: {} knobs were left changed",
-                policy.name(),
-                run.record.head.run,
-                run.record.knobs_left.len()
-            );
+        for record in result.runs.iter().map(|run| &run.record) {
+            let left = record.knobs_left.len();
+            let left = (left > 0).then(|| format!("{left} knobs were left changed"));
+            for trouble in left.into_iter().chain(record.head.troubles()) {
+                let _ = writeln!(text, "{} run {}: {trouble}", policy.name(), record.head.run);
+            }
         }
     }
     text

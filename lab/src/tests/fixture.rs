@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use clap::Parser;
 use serde_json::json;
 
-use crate::analysis::record::RunRecord;
+use crate::analysis::record::{RunRecord, Series};
+use crate::analysis::residency::FileSeries;
 use crate::analysis::run::Run;
 use crate::analysis::weighted::Document;
 use crate::analysis::weighted::Environment;
@@ -17,8 +18,7 @@ use crate::experiments::description;
 use crate::experiments::settings::Settings;
 use crate::load::guard::GuardRole;
 use crate::protocol::{
-    AgentCost, ContainerJob, ContainerReport, FileReport, FileSample, GuestJob, GuestReport, Load,
-    PhaseReport, Policy, Sample, TenantReport,
+    AgentCost, ContainerJob, GuestJob, GuestReport, Load, PhaseReport, Policy, Sample, TenantReport,
 };
 use crate::registry::find;
 use justitia_machine::error::LabError;
@@ -95,7 +95,7 @@ pub(crate) fn document(line: &str) -> Document {
             let records = (0..settings.choices.runs)
                 .map(|run| {
                     let job = settings.job(policy, run);
-                    RunRecord::of(head(run + 1), &report(&job))
+                    RunRecord::of(head(run + 1), report(&job))
                 })
                 .collect();
             (policy, records)
@@ -172,7 +172,7 @@ fn shape(policy: Policy) -> (f64, f64) {
     }
 }
 
-fn containers(job: &GuestJob) -> Vec<ContainerReport> {
+fn containers(job: &GuestJob) -> Vec<Series> {
     let (power, total) = shape(job.policy);
     let strength = |c: &ContainerJob, power: f64| f64::from(c.weight).powf(power);
     let sum = |power: f64| {
@@ -226,14 +226,14 @@ fn containers(job: &GuestJob) -> Vec<ContainerReport> {
                 }
                 moved = (moved + step).min(limit);
             }
-            ContainerReport {
+            Series {
                 name: container.name.clone(),
                 weight: container.weight,
-                samples,
                 slow_ops: 1,
                 max_latency_us: 2_100_000,
                 finished_at_s: finished,
                 phases: phases(job.policy, &container.load),
+                ..Series::of(&samples)
             }
         })
         .collect()
@@ -258,7 +258,7 @@ fn phases(policy: Policy, load: &Load) -> Vec<PhaseReport> {
 }
 
 /// The shared file, if there is one: it stays under proportional, and the other policies halve it.
-fn files(job: &GuestJob) -> Vec<FileReport> {
+fn files(job: &GuestJob) -> Vec<FileSeries> {
     let Some(Load::Sharing(load)) = job.containers.first().map(|c| &c.load) else {
         return Vec::new();
     };
@@ -267,14 +267,12 @@ fn files(job: &GuestJob) -> Vec<FileReport> {
         Policy::Proportional => bytes,
         _ => bytes / 2,
     };
-    let look = |second: u32| FileSample {
-        at_s: f64::from(second),
-        resident_bytes: Some(if second == job.seconds { least } else { bytes }),
-    };
-    vec![FileReport {
+    let resident = |second: u32| Some(if second == job.seconds { least } else { bytes });
+    vec![FileSeries {
         name: "shared file".into(),
         bytes,
-        samples: (0..=job.seconds).map(look).collect(),
+        at_s: (0..=job.seconds).map(f64::from).collect(),
+        resident_bytes: (0..=job.seconds).map(resident).collect(),
     }]
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::image::Image;
 use crate::policy::admission::{after_first_request, decide, when_quiet, Use, Verdict};
-use crate::policy::eviction::{by_age, least, pass, Aged};
+use crate::policy::eviction::{least, pass};
 use crate::policy::pages::{at_least, fresh, runs, Run, MOST, PAGES_PER_BLOCK};
 use crate::policy::Replacement;
 use crate::residency::Resident;
@@ -28,7 +28,7 @@ pub(super) struct Kept {
     pub(super) dropped_pages: u64,
     pub(super) evicted_pages: u64,
     /// Blocks to visit, and the time when each was last found used.
-    pending: BTreeMap<u64, u64>,
+    pub(super) pending: BTreeMap<u64, u64>,
     hand: u64,
 }
 
@@ -83,11 +83,6 @@ impl Kept {
             let used = (0..book.blocks()).filter(|&block| book.block(block) != [0; 16]);
             self.pending.extend(used.map(|block| (block, now_ns)));
         }
-    }
-
-    /// Clears `pending`: nothing is dropped on the first request.
-    pub(super) fn admit_all(&mut self) {
-        self.pending.clear();
     }
 
     /// Drops pages that were requested once.
@@ -205,26 +200,24 @@ fn give_least(image: &Image, book: &Book, pages: u64, hand: &mut u64) -> u64 {
 
 /// LRU-2: pages requested once, then whole blocks, least recently used first.
 fn give_oldest(image: &Image, book: &Book, pages: u64) -> u64 {
-    let mut aged: Vec<Aged> = Vec::new();
+    // Time of last use, and the block.
+    let mut aged: Vec<(u64, u64)> = Vec::new();
     for from in (0..book.blocks()).step_by(STRIDE as usize) {
         let to = (from + STRIDE).min(book.blocks());
         if is_empty(image, from, to) {
             continue;
         }
-        aged.extend((from..to).map(|block| Aged {
-            block,
-            used_at: book.times(block).0,
-        }));
+        aged.extend((from..to).map(|block| (book.times(block).0, block)));
     }
-    by_age(&mut aged);
+    aged.sort_unstable();
     let mut given = 0;
     for only_once in [true, false] {
-        for one in &aged {
+        for &(_, block) in &aged {
             if given >= pages {
                 return given;
             }
             let goes = if only_once {
-                runs(&book.block(one.block), least)
+                runs(&book.block(block), least)
             } else {
                 vec![Run {
                     from: 0,
@@ -232,7 +225,7 @@ fn give_oldest(image: &Image, book: &Book, pages: u64) -> u64 {
                 }]
             };
             for run in goes {
-                given += drop_run(image, one.block, run);
+                given += drop_run(image, block, run);
             }
         }
     }

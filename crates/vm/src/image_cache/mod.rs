@@ -129,7 +129,7 @@ impl ImageCache {
             if self.settings.replacement.admits_on_second() {
                 kept.admit_second(now);
             } else {
-                kept.admit_all();
+                kept.pending.clear();
             }
         }
         if due(self.looked_ns, LOOK_EVERY) {

@@ -22,19 +22,6 @@ pub fn least(word: u64) -> Mask {
     at_least(word, 0) & !at_least(word, 2)
 }
 
-/// A block as LRU-2 sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Aged {
-    pub block: u64,
-    /// Time of last use, on any monotonic clock.
-    pub used_at: u64,
-}
-
-/// Sorts blocks in the order of eviction: least recently used first.
-pub fn by_age(blocks: &mut [Aged]) {
-    blocks.sort_unstable_by_key(|aged| (aged.used_at, aged.block));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,13 +48,5 @@ mod tests {
             }
             prop_assert_eq!(pass(&block).0, [Run { from: 0, to: PAGES_PER_BLOCK }]);
         }
-    }
-
-    #[test]
-    fn the_block_used_longest_ago_is_first() {
-        let mut blocks =
-            [(1, 30), (2, 10), (3, 20)].map(|(block, used_at)| Aged { block, used_at });
-        by_age(&mut blocks);
-        assert_eq!(blocks.map(|aged| aged.block), [2, 3, 1]);
     }
 }

@@ -97,20 +97,10 @@ mod tests {
             machine(100, 50, 1),
         ];
         let marks = [Bytes(100); 3];
-        let gives = |short| give(&machines, &marks, Bytes(0), Bytes(short)).map_bytes();
-        assert_eq!(gives(150), [0, 150, 0]);
-        assert_eq!(gives(350), [150, 200, 0]);
-        assert_eq!(gives(5000), [400, 200, 0]);
-    }
-
-    trait MapBytes {
-        fn map_bytes(self) -> Vec<u64>;
-    }
-
-    impl MapBytes for Vec<Bytes> {
-        fn map_bytes(self) -> Vec<u64> {
-            self.into_iter().map(|bytes| bytes.0).collect()
-        }
+        let gives = |short| give(&machines, &marks, Bytes(0), Bytes(short));
+        assert_eq!(gives(150), [0, 150, 0].map(Bytes));
+        assert_eq!(gives(350), [150, 200, 0].map(Bytes));
+        assert_eq!(gives(5000), [400, 200, 0].map(Bytes));
     }
 
     prop_compose! {

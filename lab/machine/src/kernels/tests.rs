@@ -65,16 +65,6 @@ fn a_split_kernel_needs_its_binary_and_its_modules() {
 }
 
 #[test]
-fn an_unknown_series_is_a_usage_error_that_lists_the_known_ones() {
-    let error = "5.4".parse::<Series>().unwrap_err();
-    assert_eq!(
-        (error.exit_code(), error.remedy()),
-        (2, "choose one of 6.1, 6.12, 7.2")
-    );
-    assert_eq!("6.12".parse::<Series>().unwrap(), Series::V6_12);
-}
-
-#[test]
 fn a_changed_file_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("vmlinuz"), "k").unwrap();

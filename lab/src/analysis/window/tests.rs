@@ -102,6 +102,7 @@ fn a_fixed_job_is_measured_until_it_is_done() {
     let settings = fixture::settings("reread --weights 100,200 --seconds 60");
     let mut record = steady(&settings, &[(10, 0), (20, 0)]);
     for (series, done_s) in record.series.iter_mut().zip([40, 20]) {
+        series.finished_at_s = Some(done_s as f64);
         let all = u64::from(series.weight) / 100 * 10_000_000 * done_s;
         for bytes in &mut series.read_bytes {
             *bytes = (*bytes).min(all);
@@ -113,6 +114,18 @@ fn a_fixed_job_is_measured_until_it_is_done() {
     near(figures.containers[1].mb_per_s, 20.0, 1e-9);
     near(figures.pv, 0.0, 1e-9);
     near(figures.total_mb_per_s, 800.0 / 40.0, 1e-9);
+}
+
+#[test]
+fn a_reader_that_waits_at_the_end_is_not_done() {
+    let settings = fixture::settings("reread --weights 100,200 --seconds 60");
+    let mut record = steady(&settings, &[(10, 0), (20, 0)]);
+    for series in &mut record.series {
+        series.read_bytes[60] = series.read_bytes[59];
+    }
+    let figures = figures(&settings, &record, 0.0);
+    assert_eq!(figures.containers[0].finished_at_s, None);
+    near(figures.containers[0].mb_per_s, 590.0 / 60.0, 1e-9);
 }
 
 #[test]
@@ -137,7 +150,7 @@ fn the_synthetic_guest_gives_the_shape_it_promises() {
     let settings = fixture::settings("fileserver --seconds 60");
     let pv = |policy| {
         let report = fixture::report(&settings.job(policy, 0));
-        figures(&settings, &RunRecord::of(fixture::head(1), &report), 20.0)
+        figures(&settings, &RunRecord::of(fixture::head(1), report), 20.0)
             .pv
             .unwrap()
     };

@@ -48,13 +48,10 @@ pub struct Figures {
     /// Transactions of all containers in each phase.
     pub phase_transactions: Vec<f64>,
     /// Page cache of all containers, mean over the samples, 10^6 bytes.
-    #[serde(default)]
     pub cache_mb: Option<f64>,
     /// Page cache of the rest (the agent, the clients, the system), likewise.
-    #[serde(default)]
     pub others_mb: Option<f64>,
     /// Unused memory, likewise.
-    #[serde(default)]
     pub free_mb: Option<f64>,
 }
 
@@ -160,18 +157,18 @@ fn run_figures(settings: &Settings, record: &RunRecord) -> Figures {
     }
 }
 
-/// At each sample, the host's page cache that belongs to no container; `None` if a part is unknown.
+/// At each sample, the host's page cache that belongs to no container.
 fn others(host: &[HostSample], series: &[Series]) -> Vec<Option<u64>> {
     host.iter()
         .enumerate()
-        .map(|(at, host)| {
-            let theirs: Option<u64> = series
-                .iter()
-                .map(|series| series.file_bytes.get(at).copied().flatten())
-                .sum();
-            Some(host.file_bytes?.saturating_sub(theirs?))
-        })
+        .map(|(at, host)| Some(host.file_bytes?.saturating_sub(theirs(series, at)?)))
         .collect()
+}
+
+/// The page cache of all containers at a sample. A group that is gone holds nothing; `None` if none is known.
+fn theirs(series: &[Series], at: usize) -> Option<u64> {
+    let each = series.iter().map(|series| series.file_bytes.get(at));
+    each.filter_map(|bytes| *bytes?).reduce(|a, b| a + b)
 }
 
 pub fn figures(settings: &Settings, series: &[Series]) -> Figures {
@@ -188,16 +185,14 @@ pub fn figures(settings: &Settings, series: &[Series]) -> Figures {
         })
         .collect();
     let satisfied: Vec<f64> = containers.iter().filter_map(|c| c.satisfied).collect();
+    let samples = series.first().map_or(0, |series| series.at_s.len());
     Figures {
         transactions: databases(settings, &containers)
             .map(|c| c.transactions)
             .sum(),
         satisfied: mean(&satisfied),
         phase_transactions,
-        cache_mb: series
-            .iter()
-            .map(|series| mean_mb(series.file_bytes.iter().copied()))
-            .sum(),
+        cache_mb: mean_mb((0..samples).map(|at| theirs(series, at))),
         others_mb: None,
         free_mb: None,
         containers,

@@ -70,8 +70,9 @@ pub fn obtain(
     cache.adopt_image(&path, &name)
 }
 
+/// Size of the disk, whole mebibytes.
 pub fn bytes(databases: u64, database_bytes: u64) -> u64 {
-    databases * (database_bytes * 5 / 4 + OVERHEAD_BYTES) + (64 << 20)
+    (databases * (database_bytes * 5 / 4 + OVERHEAD_BYTES) + (64 << 20)).next_multiple_of(1 << 20)
 }
 
 fn name(job: &PrepareJob) -> String {

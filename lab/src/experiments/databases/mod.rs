@@ -25,7 +25,6 @@ use crate::protocol::Job;
 use crate::{report, table};
 use analysis::{figures, Databases, Document, Environment, RunRecord};
 use justitia_machine::error::LabError;
-use justitia_machine::kernels::Series;
 use justitia_machine::vm::{DataDisk, VmSpec};
 use scenario::Scenario;
 use settings::Settings;
@@ -180,7 +179,7 @@ fn machine(
     say: &mut dyn FnMut(&str),
 ) -> Result<Machine, LabError> {
     let choices = &settings.choices;
-    let kernel: Series = choices.kernel_series.parse()?;
+    let kernel = choices.kernel_series;
     let prepare = PrepareJob {
         databases: settings.containers.len() as u32,
         rows: settings.rows,

@@ -1,9 +1,11 @@
 //! Valid command lines, and the errors of invalid ones.
 
 use super::*;
+use crate::analysis::record::Series;
 use crate::load::Load;
-use crate::protocol::Lie;
+use crate::protocol::{Lie, Sample};
 use crate::tests::fixture::asked as settings;
+use justitia_machine::job_disk::{DISK_BYTES, REPORT_OFFSET};
 
 #[test]
 fn the_default_fileserver_is_the_papers_eight_containers() {
@@ -151,4 +153,22 @@ fn the_pitfalls_have_their_surroundings_and_their_commands() {
     for line in ["startup --policies direct", "root --file-size 1M"] {
         assert!(settings(line).is_err(), "{line}");
     }
+}
+
+#[test]
+fn the_report_of_the_longest_run_fits_onto_the_job_disk() {
+    let longest = settings("fileserver --containers 64 --seconds 86400").unwrap();
+    let many = 10_u64.pow(12);
+    let sample = Sample {
+        at_s: 86_399.123_456_789,
+        read_bytes: many,
+        write_bytes: many,
+        device_read_bytes: many,
+        device_write_bytes: many,
+        latency_us: many,
+        ..Sample::default()
+    };
+    let bytes = serde_json::to_vec(&Series::of(&[sample])).unwrap().len() as u64;
+    let samples = longest.containers.len() as u64 * u64::from(longest.seconds);
+    assert!(bytes * samples < DISK_BYTES - REPORT_OFFSET);
 }

@@ -237,8 +237,8 @@ fn seconds(ns: u64) -> f64 {
 
 /// Bandwidth of all containers over the whole run.
 fn total(guest: &GuestReport) -> Option<f64> {
-    let last = guest.containers.iter().filter_map(|c| c.samples.last());
-    let bytes: u64 = last.map(|s| s.read_bytes + s.write_bytes).sum();
+    let all = guest.containers.iter();
+    let bytes: u64 = all.filter_map(|c| c.all_bytes().last().copied()).sum();
     (guest.seconds > 0.0).then(|| bytes as f64 / 1e6 / guest.seconds)
 }
 

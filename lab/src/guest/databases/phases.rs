@@ -270,7 +270,6 @@ fn host(meminfo: &str) -> HostSample {
     HostSample {
         free_bytes: field("MemFree"),
         file_bytes: file(),
-        anon_bytes: field("AnonPages"),
     }
 }
 

@@ -78,7 +78,6 @@ fn record(settings: &Settings, served: f64) -> RunRecord {
             .map(|(free_bytes, file_bytes)| HostSample {
                 free_bytes,
                 file_bytes,
-                anon_bytes: None,
             })
             .collect(),
             agent: None,
@@ -149,6 +148,24 @@ fn a_stopped_container_has_no_figures_instead_of_zeros() {
     let stopped = document.policies[&Policy::Max].figures.containers[0].phases[5];
     assert_eq!((stopped.median_tps, stopped.satisfied), (None, None));
     assert_eq!((stopped.memory_mb, stopped.reads_per_s), (None, None));
+}
+
+#[test]
+fn a_stopped_container_holds_no_page_cache() {
+    let document = document(TWO, &[(Policy::Max, &[0.6])]);
+    let result = &document.policies[&Policy::Max];
+    // A holds 60 MB in five of six phases, B in all.
+    assert_eq!(result.figures.cache_mb, Some(110.0));
+    let series = &result.runs[0].record.series;
+    let host = HostSample {
+        free_bytes: None,
+        file_bytes: Some(150_000_000),
+    };
+    let others = others(&[host; 30], series);
+    assert_eq!(
+        (others[0], others[29]),
+        (Some(30_000_000), Some(90_000_000))
+    );
 }
 
 #[test]
