@@ -295,10 +295,11 @@ impl Group {
     }
 
     /// Appends the processes directly in this cgroup. A threaded cgroup (`EOPNOTSUPP`) has none
-    /// of its own.
+    /// of its own. A process outside of our pid namespace is an error, after the others are appended.
     pub fn pids(&self, buffer: &mut Buffer, out: &mut Vec<u32>) -> Result<(), Error> {
-        if self.read_if_there(File::CgroupProcs, buffer)? {
-            parse::proc::pids(buffer.bytes(), out);
+        let file = File::CgroupProcs;
+        if self.read_if_there(file, buffer)? && !parse::proc::pids(buffer.bytes(), out) {
+            return Err(self.error(file.name(), Errno::SRCH));
         }
         Ok(())
     }

@@ -27,6 +27,16 @@ pub(crate) fn difference(a: ProcessIo, b: ProcessIo) -> ProcessIo {
     }
 }
 
+/// `a + b`.
+pub(crate) fn sum(a: ProcessIo, b: ProcessIo) -> ProcessIo {
+    ProcessIo {
+        rchar: a.rchar.saturating_add(b.rchar),
+        wchar: a.wchar.saturating_add(b.wchar),
+        syscr: a.syscr.saturating_add(b.syscr),
+        syscw: a.syscw.saturating_add(b.syscw),
+    }
+}
+
 /// True if `whole` may include `part`. Four counters at once rarely agree by chance.
 fn covers(whole: ProcessIo, part: ProcessIo) -> bool {
     whole.rchar >= part.rchar

@@ -12,7 +12,8 @@
 //!   for the new one.
 //! - A process that existed before the first look at its group counts from that look on. A process that
 //!   started later counts from its start.
-//! - One process that cannot be read makes its group's traffic unknown, not smaller.
+//! - One process that cannot be read, or that is outside of our pid namespace, makes its group's traffic
+//!   unknown, not smaller.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -21,7 +22,7 @@ use justitia_cgroup::{Buffer, Child, Fs, Group, GroupId, Process, ProcessIo};
 use justitia_policy::snapshot::Traffic;
 use rustix::io::Errno;
 
-use crate::account::{difference, Debts};
+use crate::account::{difference, sum, Debts};
 use crate::missed::{DeviceBytes, Stacks};
 use crate::{is_list_of, Sample, TrafficSource, Watched};
 
@@ -115,6 +116,14 @@ impl ProcIo {
             self.accounts.push(accounts.remove(&id).unwrap_or_default());
             self.places.insert(id, index);
         }
+        // Of a group that is no longer listed, those that ended may be debts of parents that still are.
+        let (places, buffer) = (&self.places, &mut self.buffer);
+        let ended = |(&pid, tracked): (&u32, &mut Tracked)| {
+            let dropped = !places.contains_key(&tracked.group);
+            (dropped && tracked.process.io(buffer) == Err(Errno::SRCH)).then_some(pid)
+        };
+        let ended = self.processes.iter_mut().filter_map(ended).collect();
+        self.end_all(ended);
         let places = &self.places;
         self.processes
             .retain(|_, tracked| places.contains_key(&tracked.group));
@@ -175,7 +184,9 @@ impl ProcIo {
         if let Some(tracked) = self.processes.get_mut(&pid) {
             match tracked.process.io(&mut self.buffer) {
                 Ok(io) => {
-                    tracked.delta = Some(difference(io, tracked.last));
+                    // A process that moves meanwhile may be listed twice.
+                    let before = tracked.delta.unwrap_or_default();
+                    tracked.delta = Some(sum(before, difference(io, tracked.last)));
                     tracked.last = io;
                     tracked.group = group;
                     tracked.sample = self.sample;
@@ -225,34 +236,48 @@ impl ProcIo {
 
     /// Reads the processes that their groups no longer list: they ended, are zombies, or moved away. Their
     /// I/O since the last look still counts, once.
+    ///
+    /// A group that was not looked at matters only if a process of a group that was looked at may have waited
+    /// for one of its processes: those that ended are then debts.
     fn look_after_the_missing(&mut self) {
+        let looked = |tracked: &Tracked| {
+            let place = self.places.get(&tracked.group);
+            place.is_some_and(|&at| self.accounts[at].sample == self.sample)
+        };
+        let of_a_parent = |child: &&Tracked| {
+            !looked(child) && self.processes.get(&child.parent).is_some_and(looked)
+        };
+        let children = self.processes.values().filter(of_a_parent);
+        let owing: HashSet<GroupId> = children.map(|child| child.group).collect();
         let mut ended = Vec::new();
         for (&pid, tracked) in &mut self.processes {
-            if tracked.sample == self.sample {
-                continue;
-            }
-            let looked = self.places.get(&tracked.group);
-            if looked.is_none_or(|&at| self.accounts[at].sample != self.sample) {
+            let looked = looked(tracked);
+            if tracked.sample == self.sample || !(looked || owing.contains(&tracked.group)) {
                 continue;
             }
             match tracked.process.io(&mut self.buffer) {
-                Ok(io) => {
-                    if tracked.lingers == 0 {
+                Err(Errno::SRCH) => ended.push(pid),
+                _ if !looked => {}
+                io => {
+                    if let (Ok(io), 0) = (io, tracked.lingers) {
                         tracked.delta = Some(difference(io, tracked.last));
                         tracked.last = io;
                     }
                     tracked.lingers += 1;
                 }
-                Err(_) => ended.push(pid),
             }
         }
-        // Children first: their debts are handed up when their parent ended, too.
-        ended.sort_unstable_by(|a, b| b.cmp(a));
-        for pid in ended {
-            self.end(pid);
-        }
+        self.end_all(ended);
         self.processes
             .retain(|_, tracked| tracked.lingers <= LINGER);
+    }
+
+    fn end_all(&mut self, mut pids: Vec<u32>) {
+        // Children first: their debts are handed up when their parent ended, too.
+        pids.sort_unstable_by(|a, b| b.cmp(a));
+        for pid in pids {
+            self.end(pid);
+        }
     }
 
     /// Forgets a process that ended. Its parent may now owe us its counters.

@@ -270,6 +270,8 @@ enum Happens {
     Spawn,
     Move(bool),
     Refuse(bool),
+    /// The second group is quiet, or not.
+    Rest(bool),
 }
 
 fn happens() -> impl Strategy<Value = Happens> {
@@ -279,6 +281,7 @@ fn happens() -> impl Strategy<Value = Happens> {
         Just(Happens::Spawn),
         any::<bool>().prop_map(Happens::Move),
         any::<bool>().prop_map(Happens::Refuse),
+        any::<bool>().prop_map(Happens::Rest),
     ]
 }
 
@@ -302,6 +305,65 @@ fn a_child_that_was_waited_for_while_its_parent_could_not_be_read_is_counted_onc
     host.sample();
     host.fs.deny_process(2, false);
     assert_eq!(host.read_and_written().1, Some(2));
+}
+
+#[test]
+fn a_child_in_a_quiet_group_that_was_waited_for_is_counted_once() {
+    let mut host = Host::new(&["/a", "/b"]);
+    host.fs.spawn(10, "/a");
+    host.fs.spawn_child(11, "/b", 10);
+    // Its own child has written, too.
+    host.fs.spawn_child(12, "/b", 11);
+    host.sample();
+    host.fs.process_io(11, 0, 1000);
+    host.fs.process_io(12, 0, 500);
+    host.sample();
+    host.fs.reap(12);
+    host.fs.reap(11);
+    let traffic = host.sample_of(|group| group.path() == "/a");
+    assert_eq!(traffic[0].write_bytes, Some(0));
+    assert_eq!(host.sample()[1].write_bytes, Some(1500));
+}
+
+#[test]
+fn a_child_in_a_group_that_left_the_list_is_counted_once() {
+    let mut host = Host::new(&["/a", "/b"]);
+    host.fs.spawn(10, "/a");
+    host.fs.spawn_child(11, "/b", 10);
+    host.sample();
+    host.fs.process_io(11, 0, 1000);
+    host.sample();
+    host.fs.reap(11);
+    host.groups.pop();
+    assert_eq!(host.read_and_written().1, Some(0));
+}
+
+#[test]
+fn a_process_that_is_listed_twice_loses_nothing() {
+    let mut host = Host::new(&["/a", "/b"]);
+    for group in ["/a", "/b"] {
+        host.fs.spawn(10, group);
+    }
+    host.sample();
+    host.fs.process_io(10, 0, 1000);
+    let written = host.sample().into_iter().map(|traffic| traffic.write_bytes);
+    assert_eq!(written.map(Option::unwrap).sum::<u64>(), 1000);
+}
+
+#[test]
+fn a_process_outside_of_our_pid_namespace_makes_the_group_unknown() {
+    let mut host = Host::new(&["/a", "/b", "/b/unlisted"]);
+    host.groups.pop();
+    for group in ["/a", "/a", "/b/unlisted"] {
+        host.fs.spawn(0, group);
+    }
+    assert_eq!(
+        host.sample(),
+        [Traffic {
+            missed_bytes: Some(0),
+            ..Traffic::default()
+        }; 2]
+    );
 }
 
 #[test]
@@ -330,6 +392,7 @@ proptest! {
         let mut written: BTreeMap<u32, u64> = BTreeMap::from([(2, 0)]);
         let mut truth = 0u64;
         let mut last = [0u64; 2];
+        let mut rests = false;
         host.sample();
         for (pid, event) in script {
             let lives = written.contains_key(&pid);
@@ -357,9 +420,10 @@ proptest! {
                     host.fs.move_process(pid, if to_b { "/b" } else { "/a" });
                 }
                 Happens::Refuse(denied) if lives => host.fs.deny_process(pid, denied),
+                Happens::Rest(quiet) => rests = quiet,
                 _ => {}
             }
-            let traffic = host.sample();
+            let traffic = host.sample_of(|group| !rests || group.path() == "/a");
             for (last, traffic) in last.iter_mut().zip(&traffic) {
                 if let Some(now) = traffic.write_bytes {
                     prop_assert!(now >= *last);

@@ -23,6 +23,9 @@ const ON_EVERY_STOCK_KERNEL: &str =
     mm_vmscan_direct_reclaim_end mm_vmscan_memcg_reclaim_begin \
     mm_vmscan_memcg_reclaim_end";
 
+/// Time within which a look at shared files ends, on an emulated machine, too.
+const LONG: Duration = Duration::from_secs(60);
+
 /// Number of times that the observer is opened and dropped under load; the lab asks for fewer on
 /// kernels where once is enough.
 fn rounds() -> u32 {
@@ -382,7 +385,7 @@ fn a_file_that_two_groups_use_is_known_with_its_payer() {
     let deadline = Instant::now() + Duration::from_secs(20);
     let found = loop {
         handle.read_exact_at(&mut buffer, 0).unwrap();
-        eye.observer.look_for_shared_files();
+        eye.observer.look_for_shared_files(LONG);
         let shared = eye.observer.shared();
         let of_both = |users: &[_]| ids.iter().all(|id| users.contains(id));
         if let Some(found) = shared.into_iter().flatten().find(|f| of_both(&f.users)) {
@@ -410,7 +413,7 @@ fn a_file_that_two_groups_use_is_known_with_its_payer() {
     file.cool();
     text.clear();
     file.open().read_to_end(&mut text).unwrap();
-    eye.observer.look_for_shared_files();
+    eye.observer.look_for_shared_files(LONG);
     let shared = eye.observer.shared().expect("it has looked");
     let found = shared.iter().find(|f| !f.held.is_empty());
     println!("charged anew: {found:?}");
@@ -435,7 +438,7 @@ fn a_payer_that_left_before_the_observer_came_still_pays() {
     user.enter();
     let _handle = File::open(&path).unwrap();
     let mut eye = Eye::fresh(vec![payer.group(), user.group()]);
-    eye.observer.look_for_shared_files();
+    eye.observer.look_for_shared_files(LONG);
     let (payer, user) = (eye.groups[0].id(), eye.groups[1].id());
     let shared = eye.observer.shared().expect("it has looked");
     println!("{shared:?}");

@@ -38,23 +38,27 @@ pub fn device(word: &[u8]) -> Option<Device> {
     })
 }
 
-/// Parses `io.stat`: calls `each` for every device line. A line without counters (kernels before 5.17 print
-/// some) yields none.
+/// Parses `io.stat`: calls `each` for every device. A device without counters yields none. Linux 5.15 to 5.18
+/// print such a device without a line end: the counters of a line belong to the last device before them.
 pub fn stat(text: &[u8], mut each: impl FnMut(Device, IoBytes)) {
     for line in lines(text) {
-        let mut words = words(line);
-        let Some(device) = words.next().and_then(device) else {
-            continue;
-        };
-        let mut bytes = IoBytes::default();
-        for word in words {
-            if let Some(digits) = word.strip_prefix(b"rbytes=") {
-                bytes.read = number(digits);
-            } else if let Some(digits) = word.strip_prefix(b"wbytes=") {
-                bytes.written = number(digits);
+        let mut last = None;
+        for word in words(line) {
+            if let Some(next) = device(word) {
+                if let Some((device, bytes)) = last.replace((next, IoBytes::default())) {
+                    each(device, bytes);
+                }
+            } else if let Some((_, bytes)) = &mut last {
+                if let Some(digits) = word.strip_prefix(b"rbytes=") {
+                    bytes.read = number(digits);
+                } else if let Some(digits) = word.strip_prefix(b"wbytes=") {
+                    bytes.written = number(digits);
+                }
             }
         }
-        each(device, bytes);
+        if let Some((device, bytes)) = last {
+            each(device, bytes);
+        }
     }
 }
 

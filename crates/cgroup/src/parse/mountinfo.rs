@@ -1,6 +1,6 @@
 //! `/proc/self/mountinfo`: which file systems are mounted, and how.
 
-use super::{io, lines, number, words};
+use super::{io, lines, number};
 use crate::Device;
 
 /// A mounted file system.
@@ -54,7 +54,8 @@ pub fn mounts(text: &[u8]) -> Vec<FsMount> {
 
 /// `36 35 98:0 /root /point rw,noatime optional.. - type source super,options`.
 fn mount(line: &[u8]) -> Option<FsMount> {
-    let mut fields = words(line);
+    // The kernel escapes a space in a field, but not every other white space.
+    let mut fields = line.split(|&byte| byte == b' ');
     let id = number(fields.next()?)?;
     let device = io::device(fields.nth(1)?);
     let root = unescape(fields.next()?);

@@ -66,12 +66,14 @@ pub fn process_stat(text: &[u8]) -> Option<ProcessStat> {
 }
 
 /// Appends the processes of `cgroup.procs`. A process of a pid namespace we cannot see is shown
-/// as 0 and left out.
-pub fn pids(text: &[u8], out: &mut Vec<u32>) {
-    out.extend(
-        lines(text)
-            .filter_map(number)
-            .filter_map(|pid| u32::try_from(pid).ok())
-            .filter(|&pid| pid != 0),
-    );
+/// as 0 and left out: the result is false then.
+pub fn pids(text: &[u8], out: &mut Vec<u32>) -> bool {
+    let mut all = true;
+    for pid in lines(text).filter_map(number).map(u32::try_from) {
+        match pid {
+            Ok(0) => all = false,
+            pid => out.extend(pid),
+        }
+    }
+    all
 }

@@ -63,6 +63,19 @@ fn devices_of_io_stat_are_told_apart() {
 }
 
 #[test]
+fn counters_of_io_stat_belong_to_the_last_device_before_them() {
+    let mut seen = Vec::new();
+    io::stat(b"7:1 7:0 8:0 rbytes=5\n", |device, bytes| {
+        seen.push((device.to_string(), bytes.read));
+    });
+    let seen: Vec<_> = seen
+        .iter()
+        .map(|(device, read)| (&**device, *read))
+        .collect();
+    assert_eq!(seen, [("7:1", None), ("7:0", None), ("8:0", Some(5))]);
+}
+
+#[test]
 fn the_default_weight_is_not_a_device_weight() {
     let text = b"default 250\n8:16 500\n";
     assert_eq!(io::default_weight(text), Some(250));
@@ -126,10 +139,11 @@ fn io_of_a_process_needs_all_counters() {
 }
 
 #[test]
-fn processes_of_foreign_pid_namespaces_are_left_out() {
+fn processes_of_foreign_pid_namespaces_are_left_out_and_told() {
     let mut pids = Vec::new();
-    proc::pids(b"12\n0\n4000\n", &mut pids);
+    assert!(!proc::pids(b"12\n0\n4000\n", &mut pids));
     assert_eq!(pids, [12, 4000]);
+    assert!(proc::pids(b"12\n", &mut pids));
 }
 
 #[test]
@@ -154,6 +168,14 @@ fn mounts_have_their_type_and_options() {
     let text = b"41 1 0:9 / /cd ro - iso9660 /dev/sr0 ro\n36 28 x:y /\n36\n";
     let mounts = mountinfo::mounts(text);
     assert!(mounts.len() == 1 && mounts[0].read_only);
+}
+
+#[test]
+fn only_a_space_separates_the_fields_of_a_mount() {
+    let text = b"41 1 8:1 / /a\rb\x0cc rw - ext4  rw,noquota\n";
+    let mounts = mountinfo::mounts(text);
+    assert_eq!(mounts[0].mount_point, "/a\rb\x0cc");
+    assert!(mounts[0].source.is_empty() && mounts[0].has("noquota"));
 }
 
 /// Text that looks like kernel files more often than chance.

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::directory::Shared;
 use crate::file::{cost_path, directory_id};
+use crate::parse::io::device;
 use crate::parse::lines;
 use crate::{Buffer, Directory, File, Quirks, Watch};
 
@@ -62,9 +63,19 @@ fn open(dir: impl AsFd, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     fs::openat(dir, name, flags | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// The rest of the line that begins with this word.
-fn line_of<'a>(text: &'a [u8], word: &str) -> Option<&'a [u8]> {
-    lines(text).find_map(|line| line.strip_prefix(word.as_bytes())?.strip_prefix(b" "))
+/// The rest of the line of this device. Others without counters may precede it there ([`crate::parse::io::stat`]).
+fn line_of<'a>(text: &'a [u8], number: &str) -> Option<&'a [u8]> {
+    lines(text).find_map(|line| {
+        let (mut last, mut rest) = (None, line);
+        while let Some(space) = rest.iter().position(|&byte| byte == b' ') {
+            if device(&rest[..space]).is_none() {
+                break;
+            }
+            last = Some(&rest[..space]);
+            rest = &rest[space + 1..];
+        }
+        (last == Some(number.as_bytes())).then_some(rest)
+    })
 }
 
 impl Directory for CostDirectory {
@@ -130,5 +141,19 @@ impl Directory for CostDirectory {
 
     fn quirks(&self) -> &Quirks {
         &self.shared.quirks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_belong_to_the_last_device_before_them() {
+        let text = b"8:0 7:1 \n11:0 254:16 rbytes=1 cost.vrate=97.50\n";
+        let vrate = line_of(text, "254:16").and_then(crate::parse::disk::vrate);
+        assert_eq!(vrate, Some(9750));
+        assert_eq!(line_of(text, "11:0"), None);
+        assert_eq!(line_of(text, "7:1"), Some(&b""[..]));
     }
 }

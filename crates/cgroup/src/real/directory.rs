@@ -1,7 +1,8 @@
 //! One real cgroup: an open directory and the files of it that are read again and again.
 //!
 //! A cached descriptor keeps its cgroup's identity: after removal it returns `ENODEV`, even if a cgroup of
-//! the same name exists by then. Each write opens the file again: a descriptor that hangs in a slow write
+//! the same name exists by then. It also does so for good if its controller was off for a while: such a file is
+//! opened again. Each write opens the file again: a descriptor that hangs in a slow write
 //! holds its own lock, and a newer value must get past it.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -125,7 +126,10 @@ impl Directory for RealDirectory {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let cache = &mut *cache;
         if let Some(kept) = cache.kept.get(number).and_then(Option::as_ref) {
-            return buffer.pread(&kept.fd, file.is_long());
+            match buffer.pread(&kept.fd, file.is_long()) {
+                Err(Errno::NODEV) if self.exists() => cache.kept[number] = None,
+                read => return read,
+            }
         }
         let fd = self.open_to_read(file, &mut cache.missing[number])?;
         buffer.pread(&fd, file.is_long())?;

@@ -240,6 +240,28 @@ fn a_removed_cgroup_is_gone_whether_its_files_were_open_or_not() {
 
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn a_group_whose_controller_was_off_for_a_while_is_not_gone() {
+    let parent = Scratch::new("off");
+    let switch = |to: &str| std::fs::write(parent.dir.join("cgroup.subtree_control"), to).unwrap();
+    let inner = parent.dir.join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    switch("+io");
+    let group = parent.fs.open(&format!("{}/inner", parent.name)).unwrap();
+    let has_stat = || group.io_bytes(&mut Buffer::new(), |_, _| {});
+    let before = has_stat();
+    switch("-io");
+    let off = has_stat();
+    switch("+io");
+    // A missing file is looked for again only after a while.
+    let on = (0..200)
+        .map(|_| has_stat())
+        .find(|there| *there != Ok(false));
+    std::fs::remove_dir(&inner).unwrap();
+    assert_eq!((before, off, on), (Ok(true), Ok(false), Some(Ok(true))));
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
 fn a_leaf_has_no_children_and_a_parent_has_its_own() {
     let scratch = Scratch::new("children");
     let names = |path: &str| {

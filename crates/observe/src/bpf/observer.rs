@@ -5,13 +5,13 @@
 //! again.
 //!
 //! Invariants: links are dropped before the maps they use, and nothing is pinned, so nothing outlives the
-//! observer. A group that found no slot is unknown, not idle.
+//! observer, except a look at shared files that hangs. A group that found no slot is unknown, not idle.
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem::offset_of;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use justitia_cgroup::{Fs, GroupId};
 use justitia_policy::snapshot::{SharedFile, Traffic};
@@ -27,7 +27,7 @@ use super::estimate::Estimator;
 use super::features::Coverage;
 use super::memory::{ControlMemory, CounterMemory, ReadMemory, ReuseMemory};
 use super::reads::{self, locked, Reads, Turn};
-use super::sharing::Sharing;
+use super::sharing::{Sharing, USUAL};
 use super::sizes::Sizes;
 use super::slots::Slots;
 use super::{attach_one, find, types, Error};
@@ -67,7 +67,7 @@ pub struct Observer {
     slots: Slots,
     groups: HashMap<GroupId, Account>,
     listed: Vec<GroupId>,
-    /// Some group found no slot.
+    /// Some group found no slot, or no memory.
     waiting: bool,
     samples: u64,
     page_bytes: u64,
@@ -126,6 +126,11 @@ impl Account {
         counters.asked = counters.asked.wrapping_add(asked);
         counters.readahead = counters.readahead.wrapping_add(readahead);
         counters
+    }
+
+    /// A step ended in which each read was counted.
+    fn counted(&mut self) {
+        self.blind = false;
     }
 
     /// A step of `seconds` ended in which reads were sampled.
@@ -324,18 +329,21 @@ impl Observer {
             for (id, slot) in &changes.added {
                 let put = watched.update(&id.0.to_ne_bytes(), &slot.to_ne_bytes(), MapFlags::ANY);
                 if put.is_err() {
-                    // Unknown, not idle.
+                    // Unknown, not idle, until a later sample finds memory.
                     self.groups.remove(id);
+                    self.slots.take_back(*id, self.samples);
+                    name_slot(*slot, 0);
+                    self.waiting = true;
                 }
             }
         }
         self.control.next_generation();
-        let slots = || self.groups.values().map(|account| account.slot);
+        let slots = || self.groups.iter().map(|(id, account)| (account.slot, *id));
         if let Some(reads) = &self.reads {
             reads.watch(slots());
         }
         if let Some(curves) = &self.curves {
-            locked(curves).watch(slots());
+            locked(curves).watch(slots().map(|(slot, _)| slot));
         }
     }
 
@@ -347,11 +355,11 @@ impl Observer {
         let control = &self.control;
         let turn = reads.turn(|| control.count_threads_since(now_ns()));
         if turn == Turn::Counted {
+            self.groups.values_mut().for_each(Account::counted);
             return;
         }
-        for (slot, seen) in reads.seen() {
-            let owner = self.slots.owner(slot);
-            if let Some(account) = owner.and_then(|id| self.groups.get_mut(&id)) {
+        for (group, seen) in reads.seen() {
+            if let Some(account) = self.groups.get_mut(&group) {
                 account.estimator.learn(&seen);
             }
         }
@@ -360,7 +368,10 @@ impl Observer {
                 continue;
             };
             match turn {
-                Turn::CountedLast => account.seen = now,
+                Turn::CountedLast => {
+                    account.seen = now;
+                    account.counted();
+                }
                 _ => account.estimate(&now, seconds),
             }
         }
@@ -377,15 +388,24 @@ impl Observer {
         }
     }
 
-    /// Looks now for files that several groups use, even if the next look is not due.
-    pub fn look_for_shared_files(&mut self) {
+    /// Looks now for files that several groups use, even if the next look is not due. Waits up to this long
+    /// for what it finds, and as long for a look that was under way.
+    pub fn look_for_shared_files(&mut self, wait: Duration) {
+        self.hear_of_shared_files(wait);
+        if let Some(sharing) = &mut self.sharing {
+            sharing.look(&self.control);
+        }
+        self.hear_of_shared_files(wait);
+    }
+
+    fn hear_of_shared_files(&mut self, wait: Duration) {
         let Some(sharing) = &mut self.sharing else {
             return;
         };
         let (groups, slots) = (&self.groups, &self.slots);
         let group_of = |slot: u64| slots.owner(u32::try_from(slot).ok()?);
         let is_watched = |id: GroupId| groups.contains_key(&id);
-        sharing.look(&self.control, self.page_bytes, &group_of, &is_watched);
+        sharing.hear(wait, self.page_bytes, &group_of, &is_watched);
     }
 
     fn sample_of(&mut self, index: usize, watched: &Watched<'_>) -> Sample {
@@ -431,7 +451,9 @@ impl TrafficSource for Observer {
             out.push(sample);
         }
         if self.sharing.as_ref().is_some_and(Sharing::is_due) {
-            self.look_for_shared_files();
+            self.look_for_shared_files(USUAL);
+        } else {
+            self.hear_of_shared_files(Duration::ZERO);
         }
         if let Some(curves) = self.curves.as_ref().filter(|_| !self.estimates()) {
             let mut curves = locked(curves);
@@ -560,4 +582,19 @@ fn recursion_misses(program: &libbpf_rs::ProgramMut<'_>) -> Option<u64> {
         )
     };
     (result == 0).then_some(info.recursion_misses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_that_joined_as_sampling_ended_is_known_once_each_read_is_counted() {
+        let none = types::counters::default();
+        let mut account = Account::new(0, none);
+        account.estimate(&none, 1.0);
+        assert!(account.blind, "no window saw it");
+        account.counted();
+        assert!(!account.blind);
+    }
 }

@@ -11,19 +11,20 @@
 //! Each window also observes reads for curves ([`super::curves`]). Every [`STRETCH_EVERY`], one window is
 //! longer for them.
 //!
-//! Attaching changes the kernel's text on all CPUs, so a host with `nohz_full` CPUs has no windows.
+//! Attaching changes the kernel's text on all CPUs, so a host with `nohz_full` CPUs has no windows. Neither has an
+//! agent in a pid namespace of its own: the iterator over threads would not see all of them.
 
 use std::env;
-use std::fs::File;
+use std::fs::{self, File};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use justitia_cgroup::has_nohz_full;
+use justitia_cgroup::{has_nohz_full, GroupId};
 use libbpf_rs::{Link, Object};
 use rustix::time::{clock_gettime, ClockId};
 
@@ -31,7 +32,7 @@ use super::curves::{Curves, Then};
 use super::estimate::Seen;
 use super::memory::{CounterMemory, ReadMemory};
 use super::sharing::run;
-use super::{attach_one, Error};
+use super::{attach_one, types, Error};
 
 /// Fraction of one CPU's time.
 const BUDGET: f64 = 0.008;
@@ -60,6 +61,9 @@ const PRICE: Duration = Duration::from_nanos(400);
 const LEAST_PRICE: Duration = Duration::from_nanos(50);
 const MOST_PRICE: Duration = Duration::from_micros(2);
 
+/// A slot, the group that owns it, and its counters.
+type Counted = ((u32, GroupId), types::counters);
+
 /// State shared by the thread and the observer.
 struct Common {
     object: Arc<Object>,
@@ -71,10 +75,10 @@ struct Common {
     programs: Vec<&'static str>,
     /// Reads per second that fit into the budget.
     most_per_s: f64,
-    /// Slots in use.
-    slots: Mutex<Vec<u32>>,
-    /// Counts of windows, by slot, until the observer takes them.
-    seen: Mutex<Vec<(u32, Seen)>>,
+    /// Slots in use, and their groups.
+    slots: Mutex<Vec<(u32, GroupId)>>,
+    /// Counts of windows, by group, until the observer takes them.
+    seen: Mutex<Vec<(GroupId, Seen)>>,
     curves: Arc<Mutex<Curves>>,
     /// Length of the longer window for curves.
     stretch: Duration,
@@ -134,7 +138,7 @@ impl Reads {
             object: Arc::clone(object),
             counters: Arc::clone(counters),
             reads,
-            looks: looks.filter(|_| !has_nohz_full()),
+            looks: looks.filter(|_| !has_nohz_full() && sees_all_threads()),
             programs,
             most_per_s: 0.0,
             slots: Mutex::default(),
@@ -185,8 +189,8 @@ impl Reads {
         }
     }
 
-    /// Sets the slots that windows read.
-    pub(super) fn watch(&self, slots: impl Iterator<Item = u32>) {
+    /// Sets the slots that windows read, and their groups.
+    pub(super) fn watch(&self, slots: impl Iterator<Item = (u32, GroupId)>) {
         let mut watched = locked(&self.common.slots);
         watched.clear();
         watched.extend(slots);
@@ -226,8 +230,8 @@ impl Reads {
         }
     }
 
-    /// Takes the counts of windows since the last call, by slot.
-    pub(super) fn seen(&self) -> Vec<(u32, Seen)> {
+    /// Takes the counts of windows since the last call, by group.
+    pub(super) fn seen(&self) -> Vec<(GroupId, Seen)> {
         std::mem::take(&mut *locked(&self.common.seen))
     }
 
@@ -272,12 +276,12 @@ impl Common {
     }
 
     /// The counters of each watched slot, up to now.
-    fn counted(&self) -> io::Result<Vec<(u32, super::types::counters)>> {
+    fn counted(&self) -> io::Result<Vec<Counted>> {
         self.look()?;
         let slots = locked(&self.slots);
         let read = slots
             .iter()
-            .map(|slot| Some((*slot, self.counters.read(*slot)?)));
+            .map(|owned| Some((*owned, self.counters.read(owned.0)?)));
         Ok(read.flatten().collect())
     }
 
@@ -350,22 +354,35 @@ impl Common {
         }
         let after = self.counted()?;
         let seconds = since.elapsed().as_secs_f64();
-        let mut seen = locked(&self.seen);
-        for ((slot, before), (same, after)) in before.iter().zip(&after) {
-            if slot == same {
-                seen.push((
-                    *slot,
-                    Seen {
-                        read_bytes: after.read_bytes - before.read_bytes,
-                        asked: after.asked_pages - before.asked_pages,
-                        rchar: after.rchar - before.rchar,
-                        seconds,
-                    },
-                ));
-            }
-        }
+        locked(&self.seen).extend(seen_in(&before, &after, seconds));
         Ok(())
     }
+}
+
+/// What each group read between two readings of the counters. Nothing of a slot whose owner changed.
+fn seen_in<'a>(
+    before: &'a [Counted],
+    after: &'a [Counted],
+    seconds: f64,
+) -> impl Iterator<Item = (GroupId, Seen)> + 'a {
+    let pairs = before.iter().zip(after);
+    let same = pairs.filter(|((owned, _), (same, _))| owned == same);
+    same.map(move |(((_, group), before), (_, after))| {
+        let seen = Seen {
+            read_bytes: after.read_bytes - before.read_bytes,
+            asked: after.asked_pages - before.asked_pages,
+            rchar: after.rchar - before.rchar,
+            seconds,
+        };
+        (*group, seen)
+    })
+}
+
+/// True in the initial pid namespace.
+fn sees_all_threads() -> bool {
+    // PROC_PID_INIT_INO of the kernel.
+    const INITIAL: u64 = 0xEFFF_FFFC;
+    fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == INITIAL)
 }
 
 /// CPU time that this takes in the calling thread.
@@ -415,6 +432,25 @@ fn least_of_a_read() -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_window_tells_nothing_of_a_slot_whose_owner_changed_in_it() {
+        let counted = |group, read_bytes| {
+            let counters = types::counters {
+                read_bytes,
+                ..types::counters::default()
+            };
+            ((0, GroupId(group)), counters)
+        };
+        let read = |before, after| -> Vec<_> {
+            let (before, after) = ([before], [after]);
+            let seen = seen_in(&before, &after, 1.0);
+            seen.map(|(group, seen)| (group.0, seen.read_bytes))
+                .collect()
+        };
+        assert_eq!(read(counted(1, 10), counted(1, 15)), [(1, 5)]);
+        assert_eq!(read(counted(1, 10), counted(2, 15)), []);
+    }
 
     #[test]
     fn windows_come_more_seldom_where_attaching_is_slow() {

@@ -4,10 +4,17 @@
 //! and over what was learned of each file. The last one walks the page cache of files that two groups or more
 //! have used. Large files are sampled, and the counts are scaled to the whole.
 //!
+//! The iterator over mapped files waits for the `mmap_lock` of each process, and a tenant can hold its own for
+//! any time. So each look has a thread of its own, which nobody waits for longer than a moment. A look that
+//! hangs ends with our process. Until it ends, no other begins.
+//!
 //! Units: pages in the records, bytes in what the policy gets.
 
 use std::io::{self, Read as _};
 use std::os::fd::AsFd as _;
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
+use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use justitia_policy::snapshot::{GroupId, SharedFile};
@@ -20,6 +27,10 @@ use super::{attach_by, attach_one, find, types, Error};
 
 /// Time between two looks; a use counts for 30 s.
 const EVERY: Duration = Duration::from_secs(5);
+/// A look that takes longer than this leaves unknown what it looks for.
+const LATE: Duration = EVERY.saturating_mul(2);
+/// Usual looks take less than this, so that the sample that begins one has its answer.
+pub(super) const USUAL: Duration = Duration::from_millis(100);
 /// Leaves of 64 pages in one look, all files together: some ten milliseconds.
 const LEAVES: usize = 8192;
 /// Least and greatest number of leaves for each file.
@@ -33,12 +44,50 @@ const WORDS: usize = size_of::<types::shared_file>() / size_of::<u64>();
 
 /// The iterators and what they found last.
 pub(crate) struct Sharing {
-    open_files: Link,
-    mapped_files: Link,
-    shared_files: Link,
-    looked_at: Option<Instant>,
-    /// `None` before the first look, or if the last look failed.
+    /// Over open files, mapped files and shared files. Dropped when neither we nor a look needs them.
+    iterators: Arc<[Link; 3]>,
+    looks: Looks,
+    /// `None` before the first look, or if the last look failed or is late.
     pub(crate) files: Option<Vec<SharedFile>>,
+}
+
+/// Looks on threads of their own, one at a time.
+#[derive(Default)]
+struct Looks {
+    began: Option<Instant>,
+    /// The answer of the look that is under way.
+    pending: Option<Receiver<io::Result<Vec<u8>>>>,
+}
+
+impl Looks {
+    /// Begins a look, unless one is under way.
+    fn begin(&mut self, look: impl FnOnce() -> io::Result<Vec<u8>> + Send + 'static) {
+        if self.pending.is_some() {
+            return;
+        }
+        let (tell, told) = channel();
+        self.began = Some(Instant::now());
+        self.pending = Some(told);
+        // Without a thread, `tell` is dropped, and the look has failed.
+        let _ = thread::Builder::new()
+            .name("justitia-files".into())
+            .spawn(move || tell.send(look()));
+    }
+
+    /// The answer, waited for as long as this. An error if the look failed or is late; its answer may still
+    /// come then.
+    fn hear(&mut self, wait: Duration) -> Option<io::Result<Vec<u8>>> {
+        match self.pending.as_ref()?.recv_timeout(wait) {
+            Err(RecvTimeoutError::Timeout) => {
+                let late = self.began.is_some_and(|at| at.elapsed() >= LATE);
+                late.then(|| Err(io::ErrorKind::TimedOut.into()))
+            }
+            answer => {
+                self.pending = None;
+                Some(answer.unwrap_or_else(|gone| Err(io::Error::other(gone))))
+            }
+        }
+    }
 }
 
 impl Sharing {
@@ -51,36 +100,49 @@ impl Sharing {
         let files = find(object, "files")?;
         let over_files = |program: &ProgramMut<'_>| program.attach_iter(files.as_fd());
         Ok(Some(Sharing {
-            open_files: attach_one(object, "files_open")?,
-            mapped_files: attach_one(object, "files_mapped")?,
-            shared_files: attach_by(object, "files_shared", over_files)?,
-            looked_at: None,
+            iterators: Arc::new([
+                attach_one(object, "files_open")?,
+                attach_one(object, "files_mapped")?,
+                attach_by(object, "files_shared", over_files)?,
+            ]),
+            looks: Looks::default(),
             files: None,
         }))
     }
 
     /// True if the next look is due.
     pub(crate) fn is_due(&self) -> bool {
-        self.looked_at.is_none_or(|at| at.elapsed() >= EVERY)
+        let began = self.looks.began;
+        self.looks.pending.is_none() && began.is_none_or(|at| at.elapsed() >= EVERY)
     }
 
-    /// Looks again. If the look fails, nothing is known.
-    pub(crate) fn look(
+    /// Begins a look, unless one is under way.
+    pub(crate) fn look(&mut self, control: &ControlMemory) {
+        let (least, most) = LEAVES_OF_A_FILE;
+        let leaves = (LEAVES / self.files.as_ref().map_or(1, Vec::len).max(1)).clamp(least, most);
+        control.set_leaves(leaves as u32);
+        let iterators = Arc::clone(&self.iterators);
+        self.looks.begin(move || {
+            let [open, mapped, shared] = &*iterators;
+            run(open)
+                .and_then(|_| run(mapped))
+                .and_then(|_| run(shared))
+        });
+    }
+
+    /// Takes the answer of the look that is under way, and waits for it as long as this. If the look failed,
+    /// nothing is known.
+    pub(crate) fn hear(
         &mut self,
-        control: &ControlMemory,
+        wait: Duration,
         page_bytes: u64,
         group_of: &dyn Fn(u64) -> Option<GroupId>,
         is_watched: &dyn Fn(GroupId) -> bool,
     ) {
-        self.looked_at = Some(Instant::now());
-        let (least, most) = LEAVES_OF_A_FILE;
-        let leaves = (LEAVES / self.files.as_ref().map_or(1, Vec::len).max(1)).clamp(least, most);
-        control.set_leaves(leaves as u32);
-        let records = run(&self.open_files)
-            .and_then(|_| run(&self.mapped_files))
-            .and_then(|_| run(&self.shared_files));
         let files = |bytes: Vec<u8>| told(&records_of(&bytes), page_bytes, group_of, is_watched);
-        self.files = records.ok().map(files);
+        if let Some(answer) = self.looks.hear(wait) {
+            self.files = answer.ok().map(files);
+        }
     }
 }
 
@@ -215,6 +277,24 @@ mod tests {
     fn pages_of_a_slot_without_a_group_are_left_out() {
         let files = tell(&[record(&[101, 102], &[(1, 5), (4095, 7)], 12, 12)]);
         assert_eq!(files[0].held, [(GroupId(101), Bytes(5 * 4096))]);
+    }
+
+    #[test]
+    fn a_look_that_hangs_holds_nobody_up_and_is_unknown_when_it_is_late() {
+        let mut looks = Looks::default();
+        let (end, ended) = channel::<()>();
+        looks.begin(move || ended.recv().map(|()| vec![1]).map_err(io::Error::other));
+        assert!(looks.hear(Duration::ZERO).is_none(), "nothing is told yet");
+        looks.begin(|| panic!("one at a time"));
+        looks.began = looks.began.and_then(|at| at.checked_sub(LATE));
+        assert!(looks
+            .hear(Duration::ZERO)
+            .is_some_and(|answer| answer.is_err()));
+        end.send(()).unwrap();
+        let answer = looks.hear(LATE).and_then(Result::ok);
+        assert_eq!(answer, Some(vec![1]), "late is not never");
+        looks.begin(|| Ok(vec![2]));
+        assert_eq!(looks.hear(LATE).and_then(Result::ok), Some(vec![2]));
     }
 
     #[test]

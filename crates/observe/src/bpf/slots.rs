@@ -2,7 +2,8 @@
 //!
 //! A slot is given back when its group is no longer watched. It then rests for [`RESTS`] samples before
 //! another group may have it. Programs that resolved the old group have ended by then: they take
-//! microseconds, and samples are a tick apart. No I/O here.
+//! microseconds, and samples are a tick apart. Whoever looks at a slot for longer than that notes its owner,
+//! too. No I/O here.
 
 use std::collections::{HashMap, HashSet};
 
@@ -62,11 +63,8 @@ impl Slots {
             .copied()
             .collect();
         for group in gone {
-            if let Some(slot) = self.owners.remove(&group) {
-                self.groups.remove(&slot);
-                self.resting.push((slot, sample));
-                changes.removed.push(group);
-            }
+            self.take_back(group, sample);
+            changes.removed.push(group);
         }
         let free = &mut self.free;
         self.resting.retain(|&(slot, since)| {
@@ -86,6 +84,14 @@ impl Slots {
             changes.added.push((group, slot));
         }
         changes
+    }
+
+    /// Takes back a group's slot. If the group is listed, it has to ask again.
+    pub(crate) fn take_back(&mut self, group: GroupId, sample: u64) {
+        if let Some(slot) = self.owners.remove(&group) {
+            self.groups.remove(&slot);
+            self.resting.push((slot, sample));
+        }
     }
 
     fn take(&mut self) -> Option<u32> {
@@ -127,6 +133,16 @@ mod tests {
         slots.assign(&ids(&[3]), 1);
         slots.assign(&ids(&[3, 4, 5]), 9);
         assert_eq!(slots.of(GroupId(3)), kept);
+    }
+
+    #[test]
+    fn a_group_whose_slot_was_taken_back_gets_one_again() {
+        let mut slots = Slots::new(1);
+        slots.assign(&ids(&[1]), 0);
+        slots.take_back(GroupId(1), 0);
+        assert_eq!(slots.owner(0), None);
+        assert_eq!(slots.assign(&ids(&[1]), 1), Changes::default());
+        assert_eq!(slots.assign(&ids(&[1]), RESTS).added, [(GroupId(1), 0)]);
     }
 
     proptest! {
