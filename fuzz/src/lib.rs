@@ -101,8 +101,3 @@ pub fn qcow2(head: &[u8]) {
     longer.extend_from_slice(b"what comes after the head");
     assert_eq!(image::parse(&longer), parsed);
 }
-
-/// The first byte chooses how to interpret the others.
-fn choice(bytes: &[u8]) -> Option<(u8, &[u8])> {
-    bytes.split_first().map(|(&first, rest)| (first, rest))
-}

@@ -8,7 +8,7 @@ use prost::Message as _;
 /// Any bytes as the input of the socket. Nothing panics, the state is bounded, and it does not depend on how
 /// the bytes are cut. The first byte is the size of a piece.
 pub fn nri(bytes: &[u8]) {
-    let Some((cut, bytes)) = crate::choice(bytes) else {
+    let Some((&cut, bytes)) = bytes.split_first() else {
         return;
     };
     let whole = told(bytes, bytes.len().max(1));

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 /// whether the record is root's or a user's. The groups of the host are those that the record names, and some
 /// that none should name.
 pub fn oci(bytes: &[u8]) {
-    let Some((how, bytes)) = crate::choice(bytes) else {
+    let Some((&how, bytes)) = bytes.split_first() else {
         return;
     };
     let (first, second) = match bytes.iter().position(|&byte| byte == 0xff) {

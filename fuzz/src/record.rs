@@ -6,7 +6,7 @@ use justitia_record::{Encoder, Item, Options, Reader, Replayer, Tick};
 /// encoded again. The first byte chooses between the bytes as they are, and the bytes as payloads of valid
 /// frames (a checksum is not found by chance).
 pub fn record(bytes: &[u8]) {
-    let Some((how, bytes)) = crate::choice(bytes) else {
+    let Some((&how, bytes)) = bytes.split_first() else {
         return;
     };
     let mut record = Encoder::preamble();

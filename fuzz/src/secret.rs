@@ -5,7 +5,7 @@ use justitia_probe::secret::{pgpass, MysqlDefaults, Secret};
 /// The first byte chooses `.pgpass` or an option file, and whether the bytes are the file or the values to
 /// write into one.
 pub fn secret(bytes: &[u8]) {
-    let Some((how, bytes)) = crate::choice(bytes) else {
+    let Some((&how, bytes)) = bytes.split_first() else {
         return;
     };
     let text = String::from_utf8_lossy(bytes);

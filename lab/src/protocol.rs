@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::record::Series;
 use crate::analysis::residency::FileSeries;
 pub use crate::load::phases::PhaseReport;
 pub use crate::load::Load;
@@ -24,6 +23,7 @@ mod guard;
 mod knobs;
 mod lie;
 mod overhead;
+mod series;
 mod tenant;
 mod wait_profile;
 
@@ -32,6 +32,7 @@ pub use guard::{RootStream, Surroundings, TimedCommand, TimedWeight};
 pub use knobs::KnobDifference;
 pub use lie::Lie;
 pub use overhead::{Observing, OverheadJob, OverheadLoad, OverheadReport, ProgramCost, Window};
+pub use series::{Sample, Series};
 pub use tenant::{Attack, Attacks, TenantReport, TENANT};
 pub use wait_profile::{Doing, Place, WaitProfile};
 
@@ -126,35 +127,4 @@ pub struct GuestReport {
     pub waits: Option<WaitProfile>,
     /// Observations around a tenant, if there is one.
     pub tenant: Option<TenantReport>,
-}
-
-/// A container at one second. Counters are cumulative since the start of the measured phase.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Sample {
-    /// Seconds since the start of the measured phase.
-    pub at_s: f64,
-    /// Bytes the application read (hits and misses).
-    pub read_bytes: u64,
-    /// Bytes the application wrote.
-    pub write_bytes: u64,
-    /// Bytes read from the device by the group (io.stat rbytes).
-    pub device_read_bytes: u64,
-    /// Bytes written to the device by the group (io.stat wbytes).
-    pub device_write_bytes: u64,
-    /// Operations completed.
-    pub ops: u64,
-    /// Sum of operation latencies, microseconds.
-    pub latency_us: u64,
-    /// Page cache charged to the group: `file - shmem` of memory.stat.
-    pub file_bytes: u64,
-    /// Anonymous memory.
-    pub anon_bytes: u64,
-    /// memory.low, `None` for max.
-    pub low_bytes: Option<u64>,
-    /// memory.high, `None` for max.
-    pub high_bytes: Option<u64>,
-    /// memory.pressure full total, microseconds.
-    pub memory_full_us: u64,
-    /// io.pressure some total, microseconds.
-    pub io_some_us: u64,
 }

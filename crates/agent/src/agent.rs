@@ -306,12 +306,16 @@ impl Agent {
         }
     }
 
-    /// Saves the state for the next agent every [`handover::SAVE_EVERY`], in case this one is killed.
+    /// Saves the state for the next agent every [`handover::SAVE_EVERY`] and when it would be older than the journal, in
+    /// case this one is killed.
     fn keep_state(&mut self) {
         let now = self.fs.now_boottime();
         // At once after a knob became the user's: the next agent must not take it back.
-        let due = now.saturating_sub(self.saved_at) >= handover::SAVE_EVERY
+        let mut due = now.saturating_sub(self.saved_at) >= handover::SAVE_EVERY
             || std::mem::take(&mut self.applier.gave_up);
+        // Nor must it find a knob held without the reason.
+        let is_saved = || matches!(handover::exists(&self.settings.state_dir), Ok(true));
+        due |= std::mem::take(&mut self.applier.new_hold) && is_saved();
         if !self.settings.hand_over || !due {
             return;
         }
@@ -471,7 +475,7 @@ pub(crate) fn listener(settings: &Settings, log: &Log, patience: Duration) -> Op
 
 /// The knobs of a group before Justitia: the recorded prior values, or the present values of knobs that are
 /// not held.
-fn operator_limits(group: &Group, priors: &Priors) -> OperatorLimits {
+pub(crate) fn operator_limits(group: &Group, priors: &Priors) -> OperatorLimits {
     let (first, last) = (Knob::ALL[0], Knob::ALL[Knob::ALL.len() - 1]);
     let mut recorded = priors
         .range((group.id, first)..=(group.id, last))

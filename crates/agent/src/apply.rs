@@ -3,6 +3,7 @@
 //! For each write: read the knob; decide who owns it; record its prior value (one batch for the plan, on disk
 //! before the first write); record the new value; submit to the writer's threads. A knob whose write is
 //! stuck in the kernel is skipped until that write returns or times out; no other knob waits for it.
+//! Raising a limit waits for nothing: a lower limit is in force while its write is stuck, and throttles its group.
 //!
 //! `owner.rs` decides who owns a knob. A knob of the user's is left alone, and the journal forgets it, so
 //! that we never restore it ([`foreign`]).
@@ -41,7 +42,7 @@ use reclaim::Reclaimer;
 
 pub use writers::Writers;
 
-use writers::raises;
+use writers::{is_limit, raises};
 
 /// A write about to be submitted.
 struct Submit {
@@ -84,6 +85,8 @@ pub struct Applier {
     pub(crate) owners: Owners,
     /// A knob became the user's since the state was last saved.
     pub(crate) gave_up: bool,
+    /// A knob was taken since the state was last saved.
+    pub(crate) new_hold: bool,
     priors: Arc<Priors>,
     outcomes: Vec<Outcome>,
     submitted: u64,
@@ -103,6 +106,7 @@ impl Applier {
             returns: Vec::new(),
             owners: Owners::default(),
             gave_up: false,
+            new_hold: false,
             priors: Arc::default(),
             outcomes: Vec::new(),
             submitted: 0,
@@ -150,32 +154,40 @@ impl Applier {
                 });
             };
             ended(&mut self.pending, &outcome);
+            let newest = self.in_flight.get(&key) == Some(&outcome.value);
             match &outcome.result {
                 WriteResult::Superseded => continue,
                 // The next value may go past it: raising a limit frees a group that hangs.
-                WriteResult::TimedOut => problem(
-                    format!("writing {} is stuck in the kernel", outcome.knob),
-                    "wait; other groups are not affected",
-                ),
+                WriteResult::TimedOut => {
+                    problem(
+                        format!("writing {} is stuck in the kernel", outcome.knob),
+                        "wait; other groups are not affected",
+                    );
+                    observer.look_again(outcome.group);
+                }
                 WriteResult::Failed(error) | WriteResult::Late(Err(error)) if !error.is_gone() => {
                     problem(error.to_string(), error.remedy());
                 }
-                WriteResult::Done => {
+                WriteResult::Done if newest => {
                     note_arrival(&mut self.owners, &self.journal, &outcome);
                     observer.know(outcome.group, outcome.knob, rounded(outcome.value));
                 }
                 // Somebody else wrote it first. The next look judges their value.
                 WriteResult::Changed => observer.look_again(outcome.group),
                 // A newer value may have gone past it.
-                WriteResult::Late(Ok(_)) => {
+                WriteResult::Done | WriteResult::Late(Ok(_)) => {
                     note_arrival(&mut self.owners, &self.journal, &outcome);
+                    observer.look_again(outcome.group);
                 }
                 WriteResult::Partial | WriteResult::Failed(_) | WriteResult::Late(_) => {}
             }
-            if self.in_flight.get(&key) == Some(&outcome.value) {
+            if newest {
                 self.in_flight.remove(&key);
             }
         }
+        // The limit of a write that hangs is in force: what it should be now is decided against that.
+        let limits = self.in_flight.keys().filter(|(_, knob)| is_limit(*knob));
+        limits.for_each(|&(group, _)| observer.doubt(group));
         self.look_after_returns(&mut problems);
         problems
     }
@@ -260,7 +272,9 @@ impl Applier {
             let Some(group) = observer.group(id) else {
                 continue;
             };
-            if self.owners.is_foreign(id, knob) || self.in_flight.contains_key(&(id, knob)) {
+            let flying = self.in_flight.get(&(id, knob)).copied();
+            let waits = flying.is_some_and(|flying| !raises(knob, flying, value));
+            if waits || self.owners.is_foreign(id, knob) {
                 continue;
             }
             if !knob.holds_value() {
@@ -293,7 +307,8 @@ impl Applier {
                         .warn_once(format_args!("{path} {knob} was set back to {present}"));
                 }
             }
-            if same(present, value) {
+            // A write that has not begun gives way to the same value, too.
+            if flying.is_none() && same(present, value) {
                 observer.know(id, knob, present);
                 continue;
             }
@@ -312,6 +327,7 @@ impl Applier {
         }
         self.give_up(&lost, observer, &mut problems);
         let held = self.journal.hold(&holds);
+        self.new_hold |= held.is_ok() && !holds.is_empty();
         if let Err(error) = held.and_then(|()| self.journal.wrote(&records)) {
             problems.push(Problem {
                 cause: format!(

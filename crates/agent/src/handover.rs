@@ -8,7 +8,8 @@
 //! CHECKSUM {"mode": ..., "at": ..., "state": ..., ...}
 //! ```
 //!
-//! It is written when the agent hands over, and every [`SAVE_EVERY`] for the case that the agent is killed.
+//! It is written when the agent hands over. For the case that the agent is killed, it is written every [`SAVE_EVERY`],
+//! and from then on whenever the agent takes a knob: a state older than the journal does not say why a knob is held.
 //!
 //! Invariants:
 //! - The file is replaced whole, or not at all.

@@ -8,8 +8,8 @@
 //! for new groups costs a walk through the tree, which is done only as often as it costs less than 0.2 % of
 //! the time.
 //!
-//! Invariants: a leaf that cannot be read is left out of the tick, with the reason; an inner group
-//! stays, with unknowns, because its weight divides its children; unknown is `None`.
+//! Invariants: a group that cannot be read stays, with unknowns, and is a problem: without it, its memory and its
+//! limit would be forgotten. Only a leaf that is gone is left out of the tick. Unknown is `None`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -255,10 +255,15 @@ impl Observer {
 
     /// Makes the next look read the records and this group's knobs.
     pub(crate) fn look_again(&mut self, id: GroupId) {
+        self.doubt(id);
+        self.look_for_groups();
+    }
+
+    /// Makes the next look read this group's knobs.
+    pub(crate) fn doubt(&mut self, id: GroupId) {
         if let Some(tracked) = self.tracked_mut(id) {
             tracked.doubt_knobs();
         }
-        self.look_for_groups();
     }
 
     /// All knobs may have changed: the next look reads those of every group.
@@ -312,13 +317,13 @@ impl Observer {
         });
         observation.snapshot.host = self.fs.read_host();
         self.swap = observation.snapshot.host.swap > Some(Bytes::ZERO);
-        let readable = self
+        let there = self
             .tracked
             .iter()
-            .filter(|tracked| tracked.inner || !tracked.failed);
+            .filter(|tracked| tracked.inner || !tracked.gone);
         let groups = &mut observation.snapshot.groups;
         groups.reserve_exact(self.tracked.len());
-        groups.extend(readable.map(|tracked| tracked.seen.clone()));
+        groups.extend(there.map(|tracked| tracked.seen.clone()));
         observation
     }
 
@@ -460,8 +465,9 @@ impl Observer {
                 true
             }
             Err(error) => {
-                tracked.forget_values(self.tick);
-                if error.is_gone() {
+                tracked.forget_values(self.tick, &mut self.buffer);
+                tracked.gone = error.is_gone();
+                if tracked.gone {
                     self.next_scan = None;
                 } else {
                     let problem = Problem::of(&tracked.seen.path, &error);
@@ -509,7 +515,7 @@ impl Observer {
         let managed = self.tracked.iter_mut().zip(fully_read);
         let managed = managed.filter(|(tracked, _)| tracked.seen.weight.is_some());
         for ((tracked, &active), sample) in managed.zip(&self.samples) {
-            if active && !tracked.failed {
+            if active {
                 if tracked.seen.traffic != sample.traffic {
                     tracked.active_at = self.tick;
                 }

@@ -137,6 +137,7 @@ impl Pace {
             } else if matches!(
                 write.reason,
                 Reason::AboveShare { .. }
+                    | Reason::AtEntitlement
                     | Reason::Rebalance
                     | Reason::Reserved
                     | Reason::ShareOfMemory
@@ -243,5 +244,45 @@ impl Pace {
             }
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use justitia_cgroup::FakeFs;
+    use justitia_discover::{DiscoverConfig, RuntimeDirs};
+    use justitia_policy::plan::Write;
+
+    use super::*;
+
+    #[test]
+    fn throttling_at_the_entitlement_makes_no_early_steps_and_growth_into_headroom_does() {
+        for (reason, woken) in [
+            (Reason::AtEntitlement, Woken::Due),
+            (Reason::MakeRoom, Woken::Early),
+        ] {
+            let fake = FakeFs::new();
+            let group = fake.mkdir("/app/a");
+            let (fs, log): (Fs, _) = (fake.clone(), Log::captured());
+            let managing = DiscoverConfig::managing(&["/app/*"]);
+            let observer = Observer::new(fs.clone(), managing, RuntimeDirs::none());
+            let (mut observer, mut pace) = (observer.unwrap(), Pace::new(&fs, &log).unwrap());
+            observer.observe();
+            let write = Write {
+                group,
+                knob: Knob::MemoryHigh,
+                value: Value::Limit(Limit::Bytes(Bytes::mib(90))),
+                reason,
+            };
+            let plan = Plan {
+                writes: vec![write],
+                ..Plan::default()
+            };
+            pace.learn(&plan, true, &mut observer);
+            fake.memory_event("/app/a", |events| events.high = Some(1));
+            let (now, notifier) = (Instant::now(), Notifier::to(None, None));
+            let due = now + 2 * SHORTEST;
+            assert_eq!(pace.wait(now, due, &mut observer, &notifier, &log), woken);
+        }
     }
 }

@@ -145,8 +145,8 @@ pub(crate) fn forget(journal: &mut Journal, keys: &[(GroupId, Knob)], problems: 
 
 /// Submits the writes that restore knobs. Returns without waiting for them, except for limits that rise.
 /// `in_flight` tells whether a write of ours to a knob may still arrive; such a knob is restored even if it holds its
-/// prior value now. A value that somebody else set stays, also one that they set while the write waits, but not if a
-/// write of ours was on its way. A disk's knob with such a write is restored whatever it holds.
+/// prior value now, and the caller looks again when that write has ended. A value that somebody else set stays, also
+/// one that they set while the write waits. A disk's knob with a write in flight is restored whatever it holds.
 pub(crate) fn begin(
     fs: &Fs,
     journal: &mut Journal,
@@ -196,7 +196,7 @@ pub(crate) fn begin(
                 if entry.is_ours(present)
                     || flying && (same(present, entry.prior) || knob.is_disks()) =>
             {
-                if flying {
+                if flying && knob.is_disks() {
                     writers.submit(group, knob, present, entry.prior);
                 } else {
                     writers.submit_over(group, knob, present, entry.prior);

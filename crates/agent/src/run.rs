@@ -16,7 +16,7 @@ use rustix::process::setpriority_process;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::agent::{listener, setup, Agent};
+use crate::agent::{listener, operator_limits, setup, Agent};
 use crate::apply::Writers;
 use crate::config::Settings;
 use crate::error::{Error, Result};
@@ -25,7 +25,7 @@ use crate::journal::{Damage, Journal};
 use crate::lock::Lock;
 use crate::log::Log;
 use crate::notify::Notifier;
-use crate::observe::Observer;
+use crate::observe::{Observation, Observer};
 use crate::pace::Control;
 use crate::pages;
 use crate::restore::{restore, Restored};
@@ -222,8 +222,17 @@ pub fn look_at(fs: Fs, settings: &Settings, runtime: RuntimeDirs) -> Result<Repo
     let mut observer = Observer::new(fs, settings.discover(), runtime)?;
     observer.configure(settings);
     observer.look_at_root(settings.guard.enabled);
+    let mut unreadable = None;
+    let mut observe = |observer: &mut Observer| {
+        // Only root can read the journal of an agent beside us.
+        let priors = priors(settings).unwrap_or_else(|error| {
+            unreadable = Some(Problem::general(&error));
+            Priors::new()
+        });
+        observe_over(observer, priors)
+    };
     let began = Instant::now();
-    let first = observer.observe();
+    let first = observe(&mut observer);
     if observer.managed() == 0 {
         return Err(no_group(&settings.manage.join(" ")));
     }
@@ -232,7 +241,8 @@ pub fn look_at(fs: Fs, settings: &Settings, runtime: RuntimeDirs) -> Result<Repo
     let (state, _) = justitia_policy::step(&state, &first.snapshot, policy, Duration::ZERO);
     thread::sleep(settings.interval);
     let elapsed = began.elapsed();
-    let second = observer.observe();
+    let mut second = observe(&mut observer);
+    second.problems.extend(unreadable);
     let (_, plan) = justitia_policy::step(&state, &second.snapshot, policy, elapsed);
     let board = Board::new(setup(settings, SystemTime::now()));
     board.post(Tick {
@@ -243,6 +253,17 @@ pub fn look_at(fs: Fs, settings: &Settings, runtime: RuntimeDirs) -> Result<Repo
         ..Tick::default()
     });
     Ok(board.report())
+}
+
+/// Observes the host. `priors`: what the owners set where an agent beside us holds knobs.
+fn observe_over(observer: &mut Observer, priors: Priors) -> Observation {
+    let priors = Arc::new(priors);
+    observer.set_priors(Arc::clone(&priors));
+    let mut seen = observer.observe();
+    for group in &mut seen.snapshot.groups {
+        group.knobs.operator = operator_limits(group, &priors);
+    }
+    seen
 }
 
 /// Observes and decides once an interval, in mode `observe`: writes nothing. Passes each step to `see` until
@@ -280,8 +301,7 @@ pub fn watch_by(
         let (began, at) = (Instant::now(), SystemTime::now());
         let elapsed = last.replace(began).map_or(Duration::ZERO, |at| began - at);
         // An agent beside us may take knobs at any time.
-        observer.set_priors(priors(settings)?);
-        let seen = observer.observe();
+        let seen = observe_over(&mut observer, priors(settings)?);
         if count == 1 && observer.managed() == 0 {
             return Err(no_group(&settings.manage.join(" ")));
         }

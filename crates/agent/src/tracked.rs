@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use justitia_cgroup::{Activity, Buffer, CgroupFs, Error, Gauges, Group, Want};
-use justitia_policy::snapshot::{self, Ages, GroupId, Knobs, Snapshot, Traffic, WeightSource};
+use justitia_policy::snapshot::{
+    self, Ages, CacheCounters, GroupId, Knobs, Snapshot, Traffic, WeightSource,
+};
 use justitia_policy::units::{Bytes, Weight};
 
 use crate::rhythm::{self, Rhythm, SELDOM, STANDS};
@@ -65,8 +67,8 @@ pub(crate) struct Tracked {
     /// The group that a container of crun sees as its own, and the tick in which it was last looked for.
     pub(crate) container: Option<Group>,
     pub(crate) sought_at: Option<u64>,
-    /// It could not be read in this tick.
-    pub(crate) failed: bool,
+    /// It was gone when it was last read.
+    pub(crate) gone: bool,
 }
 
 impl Tracked {
@@ -94,7 +96,7 @@ impl Tracked {
             recorded: [None; 2],
             container: None,
             sought_at: None,
-            failed: false,
+            gone: false,
         });
         tracked.seen.parent = parent;
         tracked.seen.weight = weight;
@@ -215,7 +217,7 @@ impl Tracked {
 
     /// Takes in a full read; `knobs` says whether it included them.
     pub(crate) fn take_in(&mut self, gauges: &Gauges, knobs: bool, tick: u64, buffer: &mut Buffer) {
-        self.failed = false;
+        self.gone = false;
         if self.differs_from(&gauges.memory, &gauges.pressure) {
             self.active_at = tick;
         }
@@ -257,9 +259,9 @@ impl Tracked {
             )
     }
 
-    /// Values that cannot be read now are unknown; the old ones do not stand.
-    pub(crate) fn forget_values(&mut self, tick: u64) {
-        self.failed = true;
+    /// Values that cannot be read now are unknown; the old ones do not stand. Knobs may be readable all the same,
+    /// and a limit is lifted only if it is known.
+    pub(crate) fn forget_values(&mut self, tick: u64, buffer: &mut Buffer) {
         self.read_at = None;
         self.seen.ages = Ages::default();
         self.active_at = tick;
@@ -267,9 +269,11 @@ impl Tracked {
         self.seen.memory = snapshot::Memory::default();
         self.seen.pressure = snapshot::Pressure::default();
         self.seen.traffic = Traffic::default();
+        self.seen.cache = CacheCounters::default();
+        let known = self.group.gauges(Want::KNOBS, buffer).unwrap_or_default();
         self.seen.knobs = Knobs {
             foreign: self.seen.knobs.foreign,
-            ..Knobs::default()
+            ..known.knobs
         };
     }
 }

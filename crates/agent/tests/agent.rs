@@ -3,15 +3,22 @@
 mod common;
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
 use common::{full, until, Load};
+use justitia_agent::journal::{Entry, Journal};
 use justitia_agent::notify::Notifier;
-use justitia_agent::Settings;
+use justitia_agent::observe::Observer;
+use justitia_agent::{run, Settings};
+use justitia_cgroup::Fs;
+use justitia_discover::RuntimeDirs;
 use justitia_policy::config::Mode;
+use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::Host;
 use justitia_policy::units::{Bytes, Limit};
+use justitia_report::status::PlannedWrite;
 
 #[test]
 fn under_contention_it_writes_and_when_it_ends_all_is_as_before() {
@@ -164,6 +171,48 @@ fn in_mode_observe_it_writes_nothing() {
     load.steps(&mut agent, 8);
     agent.finish().unwrap();
     assert!(load.fake.writes().is_empty());
+}
+
+#[test]
+fn a_look_beside_an_agent_goes_by_what_the_owners_set() {
+    let load = Load::new();
+    let (fs, settings): (Fs, _) = (load.fake.clone(), load.settings(Mode::Proportional));
+    let idle = load.fake.mkdir("/app/idle");
+    let low = Bytes::mib(2048);
+    load.fake
+        .foreign_write("/app/idle", "memory.low", &low.0.to_string());
+    // An agent beside us wrote this weight.
+    load.fake
+        .foreign_write("/app/idle", "io.weight", "default 700");
+    let mut journal = Journal::open(load.state.path(), &justitia_cgroup::boot_id()).unwrap();
+    let prior = Entry::new("/app/idle", Value::Weight(300));
+    journal.hold(&[((idle, Knob::IoWeight), prior)]).unwrap();
+    let report = run::look_at(fs.clone(), &settings, RuntimeDirs::none()).unwrap();
+    assert_eq!(report.find("idle").unwrap().weight, 300);
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    let lowers = |write: &PlannedWrite| write.path == "/app/idle" && write.knob == Knob::MemoryLow;
+    assert!(!report.writes.iter().any(lowers), "{:?}", report.writes);
+    let observer = Observer::new(fs, settings.discover(), RuntimeDirs::none()).unwrap();
+    run::watch_by(observer, &settings, &AtomicBool::new(false), |tick, _| {
+        let groups = tick.snapshot.groups.iter();
+        let operators = groups.filter(|group| group.id == idle);
+        let operators = operators
+            .map(|group| group.knobs.operator)
+            .collect::<Vec<_>>();
+        let (low, block_weight) = (Some(Limit::Bytes(low)), Some(300));
+        assert_eq!(
+            (operators[0].low, operators[0].block_weight),
+            (low, block_weight)
+        );
+        Ok(false)
+    })
+    .unwrap();
+    // Only root can read the journal.
+    let journal = load.state.path().join("journal");
+    std::fs::remove_file(&journal).unwrap();
+    std::fs::create_dir(&journal).unwrap();
+    let report = run::look_at(load.fake.clone(), &settings, RuntimeDirs::none()).unwrap();
+    assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
 }
 
 #[test]

@@ -252,7 +252,7 @@ fn a_limit_still_queued_when_the_agent_stops_is_never_written() {
 
 #[test]
 fn a_weight_set_while_a_group_is_given_back_stays() {
-    for ours_waits in [false, true] {
+    for (ours_waits, set_before) in [(false, false), (true, true), (true, false)] {
         let fake = host(&["a"]);
         let a = fake.mkdir("/app/a");
         let state = tempfile::tempdir().unwrap();
@@ -268,10 +268,12 @@ fn a_weight_set_while_a_group_is_given_back_stays() {
         let set = || fake.foreign_write("/app/a", "io.weight", "default 400");
         if ours_waits {
             rig.submit(vec![write(a, WEIGHT, Value::Weight(760))]);
+        }
+        if set_before {
             set();
-            rig.applier.put_back(&fs, |_| true);
-        } else {
-            rig.applier.put_back(&fs, |_| true);
+        }
+        rig.applier.put_back(&fs, |_| true);
+        if !set_before {
             set();
         }
         gate.open();
@@ -386,6 +388,57 @@ fn a_write_that_hangs_in_one_group_delays_no_other() {
     assert_eq!(rig.finish().problems, []);
     assert_eq!(text(&fake, "/app/slow", HIGH), "max");
     assert_eq!(text(&fake, "/app/quick", HIGH), "max");
+}
+
+#[test]
+fn raising_a_limit_never_waits_for_a_write_that_lowers_it() {
+    // Above and below the limit before, and that limit.
+    let cases = [80, 90, 100].map(|mib| (mib << 20, limit(mib << 20)));
+    for ((bytes, raised), begun) in cases.iter().flat_map(|&case| [(case, true), (case, false)]) {
+        let fake = host(&["a", "b"]);
+        let (a, b) = (fake.mkdir("/app/a"), fake.mkdir("/app/b"));
+        let state = tempfile::tempdir().unwrap();
+        let mut rig = Rig::with_writer(fake.clone(), state.path(), ALONE);
+        rig.apply(vec![write(a, HIGH, limit(90 << 20))]);
+        until("the next read of its knobs is not the next look", || {
+            rig.look().knobs_read.contains(&a)
+        });
+        let gate = Gate::new();
+        // The one thread hangs with a, or with b while a waits behind it.
+        let hangs = if begun { "/app/a" } else { "/app/b" };
+        fake.inject(hangs, "memory.high", Fault::Slow(gate.clone()));
+        let lower = [b, a].map(|group| write(group, HIGH, limit(70 << 20)));
+        rig.submit(lower.to_vec());
+        until("it hangs", || gate.waiting() == 1);
+        fake.clear_faults(hangs);
+        let seen = rig.look().snapshot.groups;
+        let seen = seen.iter().find(|group| group.id == a).unwrap();
+        let stands: u64 = text(&fake, "/app/a", HIGH).parse().unwrap();
+        assert_eq!(seen.knobs.high, Some(Limit::Bytes(Bytes(stands))));
+        rig.submit(vec![write(a, HIGH, raised)]);
+        until("the limit is no lower than that", || {
+            rig.applier.settle(&mut rig.observer);
+            text(&fake, "/app/a", HIGH).parse::<u64>().unwrap() >= bytes
+        });
+        gate.open();
+        until("it is known to be in force", || {
+            rig.applier.settle(&mut rig.observer);
+            rig.observer.knob(a, HIGH) == Some(raised)
+        });
+        for _ in 0..4 {
+            std::thread::sleep(Duration::from_millis(5));
+            rig.applier.settle(&mut rig.observer);
+            assert_eq!(rig.observer.knob(a, HIGH), Some(raised));
+        }
+        rig.applier.quiesce();
+        assert_eq!(text(&fake, "/app/a", HIGH), bytes.to_string());
+        let lowered = (
+            "/app/a".into(),
+            "memory.high".into(),
+            (70 << 20).to_string(),
+        );
+        assert_eq!(fake.writes().contains(&lowered), begun);
+    }
 }
 
 #[test]

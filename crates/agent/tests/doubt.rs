@@ -4,13 +4,17 @@ mod common;
 
 use std::time::Duration;
 
-use common::{config, host, limit, one_group, restore_from, text, until, write, Rig};
+use common::{
+    config, contended_host, host, limit, one_group, restore_from, text, until, write, Rig,
+};
 use justitia_agent::restore::restore;
 use justitia_cgroup::fake::{Fault, Gate};
 use justitia_cgroup::{Fs, WriterConfig};
 use justitia_discover::{DiscoverConfig, RuntimeDirs};
+use justitia_policy::config::Mode;
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::units::{Limit, Weight};
+use justitia_policy::{Config, State};
 use rustix::io::Errno;
 
 const HIGH: Knob = Knob::MemoryHigh;
@@ -110,11 +114,58 @@ fn letting_go_of_a_group_forgets_no_write_to_another() {
     assert!(rig.applier.put_back(&fs, |group| group == b).is_empty());
     rig.submit(vec![write(a, HIGH, limit(80 << 20))]);
     gate.open();
-    until("it is known how the write went", || {
+    until("its outcome was seen", || {
         rig.look();
-        rig.observer.knob(a, HIGH) == Some(limit(90 << 20))
+        rig.submit(vec![write(a, HIGH, limit(70 << 20))]);
+        fake.writes().len() > 1
     });
-    assert_eq!(fake.writes().len(), 1, "{:?}", fake.writes());
-    rig.apply(vec![write(a, HIGH, limit(70 << 20))]);
-    assert_eq!(fake.writes().len(), 2, "its outcome was seen");
+    let written: Vec<_> = fake.writes().into_iter().map(|write| write.2).collect();
+    assert_eq!(written, [90 << 20, 70 << 20].map(|bytes| bytes.to_string()));
+}
+
+#[test]
+fn an_unreadable_group_keeps_what_was_learned_of_it_and_in_the_end_loses_its_limit() {
+    let fake = contended_host(&["light", "heavy"]);
+    let light = fake.mkdir("/app/light");
+    let state_dir = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(fake.clone(), state_dir.path());
+    let config = Config {
+        max_loss: 0.0,
+        ..Config::in_mode(Mode::Proportional)
+    };
+    let (mut state, mut seconds) = (State::default(), 0);
+    // One second of both writing, light most, and a step. Returns light's gain and the low of both.
+    let mut second = |rig: &mut Rig| {
+        seconds += 1;
+        for (pid, path, rate) in [(100, "/app/light", 30 << 20), (101, "/app/heavy", 10 << 20)] {
+            fake.process_io(pid, 0, seconds * rate);
+            fake.update(path, |group| group.io_some_us += 600_000);
+        }
+        let observation = rig.look();
+        let time = Duration::from_secs(1);
+        let (next, plan) = justitia_policy::step(&state, &observation.snapshot, &config, time);
+        state = next;
+        rig.apply(plan.writes);
+        let verdict = plan.verdicts.iter().find(|verdict| verdict.group == light);
+        let low: u64 = text(&fake, "/app", Knob::MemoryLow).parse().unwrap();
+        (verdict.map(|verdict| verdict.gain), low)
+    };
+    for _ in 0..12 {
+        second(&mut rig);
+    }
+    let (gain, low) = second(&mut rig);
+    assert!(gain < Some(0.5) && low > 0, "{gain:?} {low}");
+    let limit = text(&fake, "/app/light", HIGH);
+    fake.inject("/app/light", "memory.stat", Fault::Errno(Errno::NOMEM));
+    assert_eq!(second(&mut rig).1, low);
+    assert_eq!(text(&fake, "/app/light", HIGH), limit);
+    fake.clear_faults("/app/light");
+    second(&mut rig);
+    assert!(second(&mut rig).0 < Some(0.5));
+    fake.inject("/app/light", "memory.stat", Fault::Errno(Errno::NOMEM));
+    assert_ne!(text(&fake, "/app/light", HIGH), "max");
+    for _ in 0..15 {
+        second(&mut rig);
+    }
+    assert_eq!(text(&fake, "/app/light", HIGH), "max");
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use common::{restore_from, Load, KNOBS, NAMES};
+use common::{restore_from, until, Load, KNOBS, NAMES};
 use justitia_agent::socket::{reserve, Server};
 use justitia_agent::{Agent, Log, Settings};
 use justitia_cgroup::{CgroupFs, Fs};
@@ -179,6 +179,36 @@ fn a_reservation_outlasts_the_handover() {
     load.steps(&mut next, 1);
     let guard = next.board().report().guard.unwrap();
     assert_eq!(guard.reserved_bytes, 20 << 20);
+}
+
+#[test]
+fn limits_that_a_killed_agent_set_for_a_reservation_end_with_it() {
+    let mut load = Load::new();
+    let settings = Settings {
+        hand_over: true,
+        ..load.settings(Mode::Justitia)
+    };
+    let fake = load.fake.clone();
+    let limited = || {
+        let high = |name: &str| fake.text(&format!("/app/{name}"), "memory.high");
+        NAMES.iter().any(|name| high(name).unwrap() != "max\n")
+    };
+    let mut first = load.agent(settings.clone());
+    let socket = load.state.path().join("agent.sock");
+    let _server = Server::listen(&socket, first.board()).unwrap();
+    // The state is saved, and not for the next seconds.
+    load.steps(&mut first, 12);
+    let time = Duration::from_millis(1500);
+    reserve::reserve(&socket, "idle", Bytes::mib(300), time).unwrap();
+    load.steps(&mut first, 1);
+    assert!(limited());
+    std::mem::forget(first);
+    let mut next = load.agent(settings);
+    assert!(limited() && said(&load.log, "continues from the previous agent"));
+    until("the limits are lifted", || {
+        load.steps(&mut next, 1);
+        !limited()
+    });
 }
 
 #[test]

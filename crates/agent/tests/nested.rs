@@ -257,7 +257,7 @@ fn a_weight_set_by_docker_update_is_no_takeover_and_becomes_the_prior_value() {
         writes(800);
         if let Some(weight) = ours {
             let group = fake.open(&path).unwrap();
-            group.set_xattr(xattr::WEIGHT, weight).unwrap();
+            group.set_xattr(xattr::WEIGHT_OF_DELEGATED, weight).unwrap();
         }
         let settings = Settings {
             state_dir: state.path().to_owned(),

@@ -180,7 +180,8 @@ pub struct TlsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Password: --password-file, or the variable MYSQL_PWD, or the [client] section of the defaults file.
-The user needs no privilege except to connect.
+The user needs no privilege except to connect. With SELECT on performance_schema.* the latency is
+the mean of all statements; without it, and without --query, that of SELECT 1.
 
 Examples:
   justitia probe mysql --socket /run/mysqld/mysqld.sock --user probe --min-tps 1700

@@ -115,7 +115,11 @@ impl GateError {
             GateError::Absent => {
                 "load it: modprobe justitia; docs/gate.md says how it is built for this kernel"
             }
-            GateError::Denied(_) => "run it as root, with CAP_SYS_ADMIN",
+            // systemd ignores DeviceAllow= for a device that does not exist yet when it starts the unit.
+            GateError::Denied(_) => {
+                "run it as root, with CAP_SYS_RESOURCE; under systemd install justitia-gate.conf, and restart \
+                 justitia after modprobe"
+            }
             GateError::Held => "end that process: fuser /dev/justitia names it",
             GateError::Version => "install the module and the program of one version",
             GateError::Refused { .. } => "see what the kernel's log says about justitia: dmesg",

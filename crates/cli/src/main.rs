@@ -1,6 +1,7 @@
 //! The `justitia` command: wires arguments to commands.
 
 mod args;
+mod cells;
 mod commands;
 mod output;
 mod settings;

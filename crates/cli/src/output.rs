@@ -15,6 +15,13 @@ use justitia_report::status::{KnobStatus, Problem};
 use justitia_report::text::{printable, printable_json};
 use serde::Serialize;
 
+use crate::cells;
+
+/// Narrowest cut of the first column, in cells.
+const LEAST: usize = 8;
+/// Narrowest cut of the other columns: no number is wider, because a number without its front is another one.
+const NUMBER: usize = 16;
+
 /// Text to print. `write!` and `writeln!` add a line. Line breaks are kept only at its beginning and end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Page {
@@ -68,7 +75,7 @@ impl Page {
         let mut line = first.to_owned();
         let mut empty = true;
         for word in words.split(' ') {
-            let length = line.chars().count() + word.chars().count() + usize::from(!empty);
+            let length = cells::width(&line) + cells::width(word) + usize::from(!empty);
             if length > width && !empty {
                 writeln!(self, "{line}");
                 rest.clone_into(&mut line);
@@ -116,9 +123,8 @@ impl fmt::Display for Page {
 }
 
 pub(crate) fn print_line(line: fmt::Arguments<'_>) -> Result<()> {
-    let mut page = Page::new();
-    writeln!(page, "{line}");
-    page.print()
+    let printed = say::line(line).map(drop);
+    printed.map_err(|error| say::unprinted(&error))
 }
 
 /// Prints a record as JSON, or as text for the screen.
@@ -298,7 +304,7 @@ impl<T> Table<T> {
 
     /// The columns that fit, with their widths.
     fn layout(&self, screen: Screen) -> Vec<(&Column, usize)> {
-        let length = |cell: &Cell| cell.text.chars().count();
+        let length = |cell: &Cell| cells::width(&cell.text);
         let width = |column: &Column| column.cells.iter().map(length).max();
         let columns = self.columns.iter();
         let mut shown: Vec<(&Column, usize)> = columns
@@ -316,11 +322,17 @@ impl<T> Table<T> {
                 None => break,
             };
         }
-        // If the table is still too wide, cut the first column from its front: the ends of paths distinguish
-        // groups.
-        let excess = total(&shown).saturating_sub(limit);
-        if let Some((_, first)) = shown.first_mut() {
-            *first = first.saturating_sub(excess).max(8.min(*first));
+        // If the table is still too wide, cut the widest column from its front, which is usually that of the
+        // groups: the ends of paths distinguish them.
+        for _ in limit..total(&shown) {
+            let least = |at: usize| if at == 0 { LEAST } else { NUMBER };
+            let spare = |at: usize| shown[at].1.saturating_sub(least(at));
+            let Some(widest) = (0..shown.len()).rev().max_by_key(|&at| spare(at)) else {
+                break;
+            };
+            if spare(widest) > 0 {
+                shown[widest].1 -= 1;
+            }
         }
         shown
     }
@@ -360,18 +372,12 @@ impl From<&str> for Cell {
 }
 
 fn push_cell(line: &mut String, cell: &Cell, width: usize, right: bool, screen: Screen) {
-    let Cell { text, color } = cell;
-    let length = text.chars().count();
-    let cut: String = if length > width {
-        let keep = width.saturating_sub(1);
-        std::iter::once('…')
-            .chain(text.chars().skip(length - keep))
-            .collect()
-    } else {
-        text.clone()
+    let cut = cells::cut_front(&cell.text, width, '…');
+    let padding = " ".repeat(width.saturating_sub(cells::width(&cut)));
+    let painted = match cell.color {
+        Some(color) => screen.paint(color, &cut),
+        None => cut,
     };
-    let padding = " ".repeat(width.saturating_sub(length));
-    let painted = color.map_or_else(|| cut.clone(), |color| screen.paint(color, &cut));
     let (first, second) = if right {
         (padding, painted)
     } else {
@@ -469,6 +475,48 @@ mod tests {
         let text = table(Screen::wide(20));
         assert!(!text.contains("COLOR") && text.contains('…'), "{text}");
         assert!(text.contains("long/path"), "{text}");
+    }
+
+    #[test]
+    fn a_long_value_is_cut_before_a_table_is_too_wide() {
+        let rows = [(
+            "cost:sda",
+            "8:0 ctrl=user model=linear rbps=1 wbps=2",
+            "1023.0 MiB",
+        )];
+        let table = Table::of(rows)
+            .left("GROUP", 0, |row| row.0)
+            .right("THEN", 0, |row| row.1)
+            .right("CACHE", 0, |row| row.2);
+        let text = table.render(Screen::wide(44));
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 44),
+            "{text}"
+        );
+        assert!(
+            text.contains("cost:sda") && text.contains("…=linear rbps=1 wbps=2  1023.0 MiB"),
+            "{text}"
+        );
+        // Nothing is left to cut.
+        assert!(table.render(Screen::wide(1)).contains("1023.0 MiB"));
+    }
+
+    #[test]
+    fn wide_letters_take_two_cells() {
+        let rows = [("/app/数据库", "1"), ("/app/longer-name", "2")];
+        let table = Table::of(rows)
+            .left("GROUP", 0, |row| row.0)
+            .right("N", 0, |row| row.1);
+        for (screen, cells) in [(Screen::FILE, 19), (Screen::wide(12), 12)] {
+            let text = table.render(screen);
+            assert!(
+                text.lines().all(|line| cells::width(line) == cells),
+                "{text}"
+            );
+        }
+        let mut page = Page::new();
+        page.wrapped(Screen::wide(12), "", "", "数据库 数据库 ab");
+        assert_eq!(&*page, "数据库\n数据库 ab\n");
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Owners {
             .or_else(recorded)
     }
 
-    /// The weight stated for a group; `xattr` is the text of its `user.justitia.weight`.
+    /// The weight stated for a group; `xattr` is the text of its attribute.
     pub fn weight(&self, path: &str, xattr: Option<&str>) -> Option<(Weight, WeightSource)> {
         if let Some((_, weight)) = self.weights.iter().find(|(glob, _)| glob.matches(path)) {
             return Some((*weight, WeightSource::Config));

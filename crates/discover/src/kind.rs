@@ -164,7 +164,7 @@ fn service(last: &str) -> Option<Named> {
 }
 
 /// A container id: at least twelve hexadecimal digits.
-fn is_id(text: &str) -> bool {
+pub(crate) fn is_id(text: &str) -> bool {
     text.len() >= 12 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 

@@ -15,7 +15,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use justitia_cgroup::{Child, Error, File, Fs, Group, GroupId};
+use justitia_cgroup::{xattr, Child, Error, File, Fs, Group, GroupId};
 use justitia_policy::knob::Knob;
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
@@ -23,7 +23,7 @@ use justitia_report::status::Problem;
 
 use crate::kind::Named;
 use crate::kubernetes::{self, Known};
-use crate::oci::{Record, Records};
+use crate::oci::{self, Record, Records};
 use crate::weight::{Priors, Standing};
 use crate::{
     kind, weight, Changes, DiscoverConfig, Discovered, Glob, GlobError, Kind, KubernetesConfig,
@@ -143,22 +143,57 @@ impl Scanner {
     }
 
     /// The group with this path or name. If there is none, the only group whose path ends with it, or the only
-    /// container whose ID begins with it. Other names are never completed: `db` is not `db2`.
+    /// container whose ID begins with it. Other names are never completed: `db` is not `db2`. Groups below a
+    /// delegated directory, which a tenant names, are found by path or by an ID of at least twelve digits only.
     pub fn find(&self, what: &str) -> Option<&Discovered> {
         let path = format!("/{}", what.trim_matches('/'));
         let by_path = self.groups.iter().find(|group| group.path == path);
+        let roots = || self.groups.iter().filter(|group| !group.delegated);
+        let starts = |group: &&Discovered| kind::is_id_of(&group.name, what);
         by_path
             .or_else(|| {
                 let called = |group: &&Discovered| {
                     group.name == what || group.alias.as_deref() == Some(what)
                 };
-                only(self.groups.iter().filter(called))
+                only(roots().filter(called))
             })
-            .or_else(|| only(self.groups.iter().filter(|g| g.path.ends_with(&path))))
+            .or_else(|| only(roots().filter(|group| group.path.ends_with(&path))))
+            .or_else(|| only(roots().filter(starts)))
             .or_else(|| {
-                let starts = |group: &&Discovered| kind::is_id_of(&group.name, what);
-                only(self.groups.iter().filter(starts))
+                let ids = |group: &&Discovered| kind::is_id(what) && starts(group);
+                only(self.groups.iter().filter(ids))
             })
+    }
+
+    /// The attribute by which root states the weight of the group at a path.
+    pub fn attribute_of(&self, path: &str) -> &'static str {
+        let owner = self.fs.owner(path, None);
+        let roots = owner.is_ok_and(|owner| owner.is_trusted(&self.trust));
+        if roots && !self.is_roots_container(path) {
+            xattr::WEIGHT
+        } else {
+            xattr::WEIGHT_OF_DELEGATED
+        }
+    }
+
+    /// True for a container whose directory is root's. Where it is writable inside, the container's root can set
+    /// its `user.` attributes.
+    fn is_roots_container(&self, path: &str) -> bool {
+        let named = || kind::of_path(path).is_some_and(|named| named.kind == Kind::Container);
+        let owner = || self.fs.owner(path, None);
+        (named() || self.records.is_container(path, false))
+            && (self.trust.is_empty() || !owner().is_ok_and(|owner| owner.uid != 0))
+    }
+
+    /// True if the records of a user's runtime count for the cgroup at a path.
+    fn is_users(&self, path: &str, standing: Standing) -> bool {
+        let trusted = || oci::user_of(path).filter(|uid| self.trust.contains(uid));
+        let owns = |uid| {
+            self.fs
+                .owner(path, None)
+                .is_ok_and(|owner| owner.uid == uid)
+        };
+        standing == Standing::Inside || trusted().is_some_and(owns)
     }
 
     /// Sets the values that knobs held before an agent wrote them: this agent, one that runs beside it, or
@@ -324,6 +359,7 @@ impl Scanner {
             let standing = match top {
                 true => Standing::DelegationRoot,
                 false if self.is_delegated(&path) => Standing::Inside,
+                false if self.is_roots_container(&path) => Standing::DelegationRoot,
                 false => Standing::Roots,
             };
             let known = known.iter().find(|known| known.path == path);
@@ -365,8 +401,8 @@ impl Scanner {
             name: last(path).to_owned(),
         };
         let recorded = || {
-            let inside = standing == Standing::Inside;
-            let container = self.records.is_container(path, inside);
+            let users = self.is_users(path, standing);
+            let container = self.records.is_container(path, users);
             container.then(|| called(Kind::Container))
         };
         let named = kind::of_path(path);
@@ -414,6 +450,10 @@ impl Scanner {
         walk: &mut Walk,
     ) {
         let inside = place.top.filter(|_| standing == Standing::Inside);
+        let standing = match standing {
+            Standing::Roots if self.is_roots_container(&place.path) => Standing::DelegationRoot,
+            other => other,
+        };
         if let Some(top) = inside {
             walk.tops[top].groups += 1;
             if walk.tops[top].groups > MOST_GROUPS {
@@ -436,9 +476,10 @@ impl Scanner {
                 return;
             }
         };
+        let users = self.is_users(&place.path, standing);
         let record = self
             .records
-            .of_cgroup(&place.path, Some(&entry.name), inside.is_some());
+            .of_cgroup(&place.path, Some(&entry.name), users);
         let Known { names, stated } = self.known(&place.path, record, standing);
         let alias = record
             .and_then(|record| record.name.clone())

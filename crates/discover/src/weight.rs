@@ -19,7 +19,8 @@ pub type Priors = BTreeMap<(GroupId, Knob), Value>;
 pub(crate) enum Standing {
     /// Its directory is root's.
     Roots,
-    /// Root delegated its directory, and its weight counts outside, so only root may state it.
+    /// Root delegated its directory, or it is a container, whose root may write to root's directory. Its weight
+    /// counts outside, so only root may state it.
     DelegationRoot,
     /// It lies below a delegated directory. Its weight counts inside, whoever stated it.
     Inside,

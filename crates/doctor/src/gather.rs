@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use justitia_cgroup::parse::{host, io, memory, single};
 use justitia_cgroup::survey::{page_size, HostFacts, HostFiles, Known, Unread};
 use justitia_cgroup::{xattr, Buffer, Child, Error, File, Fs, Group, GroupId};
-use justitia_discover::Owners;
+use justitia_discover::{Kind, Owners};
 use justitia_policy::units::Bytes;
 
 use crate::facts::{no_second_look, Facts, GroupFacts, Knobs};
@@ -137,7 +137,10 @@ impl Walk<'_> {
         let buffer = &mut self.buffer;
         // The root has statistics but neither limits nor weights, and its pressure is the host's.
         let inner = parent.map(|_| group);
-        let asked = match group.xattr(xattr::WEIGHT) {
+        let workload = self.owners.workload(&path);
+        // A container may write the other attribute itself.
+        let also = Some(xattr::WEIGHT).filter(|_| workload != Some(Kind::Container));
+        let asked = match stated(group, also) {
             Ok(xattr) => Ok(self.owners.weight(&path, xattr.as_deref())),
             Err(error) if error.is_gone() => return Err(error),
             Err(error) => Err(unread(&path, &error)),
@@ -167,7 +170,7 @@ impl Walk<'_> {
         let facts = GroupFacts {
             parent,
             children: Vec::new(),
-            workload: self.owners.workload(&path),
+            workload,
             managed: self
                 .managed
                 .as_ref()
@@ -234,6 +237,14 @@ fn again<T>(
         (Ok(None), _) | (_, None) => Ok(None),
         // An error means that the group vanished after it was opened.
         (_, Some(group)) => read(group).unwrap_or(Ok(None)),
+    }
+}
+
+/// The attribute in which a group's weight is stated.
+fn stated(group: &Group, also: Option<&'static str>) -> Result<Option<String>, Error> {
+    match (group.xattr(xattr::WEIGHT_OF_DELEGATED)?, also) {
+        (None, Some(name)) => group.xattr(name),
+        (text, _) => Ok(text),
     }
 }
 

@@ -63,7 +63,7 @@ const PAUSE_S: f64 = 20.0;
 const PAGE: f64 = 4096.0;
 /// Lowest and highest speed of the kernel relative to the model, hundredths of a percent. The lowest rises with
 /// each relaxation, up to the speed of the model.
-const SLOWEST: u32 = 3000;
+const SLOWEST: u32 = 6500;
 const RISE: u32 = 3500;
 const FASTEST: u32 = 40_000;
 /// Part of the requests that must meet the latency target, hundredths of a percent.

@@ -59,11 +59,6 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// Number of bytes of the file that were read so far.
-    pub fn offset(&self) -> u64 {
-        self.frames.offset()
-    }
-
     fn advance(&mut self) -> Result<Option<Item>> {
         let piece = self.frames.next();
         match piece.map_err(|error| error::io("read", &self.name, &error))? {

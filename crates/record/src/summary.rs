@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use justitia_policy::metrics;
 use justitia_policy::plan::{Plan, Verdict};
-use justitia_policy::snapshot::{GroupId, Snapshot};
+use justitia_policy::snapshot::{Group, GroupId, Snapshot};
 use justitia_policy::units::{Bytes, Weight};
 use justitia_policy::worth::Curve;
 use serde::Serialize;
@@ -63,7 +63,7 @@ pub struct GroupSummary {
 pub struct Summary {
     /// Ticks in the range.
     pub ticks: u64,
-    /// Seconds that the ticks cover, as the policy was told.
+    /// Seconds that the ticks cover, without gaps.
     pub seconds: f64,
     /// Ticks within the range that were not recorded.
     pub missed: u64,
@@ -92,8 +92,9 @@ pub struct Summary {
     pub first_differences: Vec<Difference>,
     #[serde(skip)]
     keep: usize,
+    /// By ID and path: after a reboot, another group may have the ID.
     #[serde(skip)]
-    sums: BTreeMap<GroupId, Sums>,
+    sums: BTreeMap<(GroupId, String), Sums>,
 }
 
 /// A mean over time.
@@ -123,7 +124,6 @@ impl Mean {
 /// Sums of one group. Pairs: in the replay and in the record.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Sums {
-    path: String,
     weight: [Option<u32>; 2],
     bandwidth: Mean,
     ideal: Mean,
@@ -149,7 +149,9 @@ impl Summary {
     }
 
     pub fn add(&mut self, step: &Step) {
-        let seconds = step.elapsed_s;
+        // After missed ticks, a replay with other decisions is told the whole gap. The recorded rates are of the
+        // last interval only.
+        let seconds = step.tick.elapsed().as_secs_f64();
         self.ticks += 1;
         self.seconds += seconds;
         self.missed += step.tick.missed;
@@ -183,25 +185,27 @@ impl Summary {
         seconds: f64,
     ) {
         let groups = snapshot.groups.iter();
-        let curves: BTreeMap<GroupId, &Curve> = groups
-            .filter_map(|group| Some((group.id, group.worth.as_ref()?)))
-            .collect();
+        let groups: BTreeMap<GroupId, &Group> = groups.map(|group| (group.id, group)).collect();
         for verdict in &plan.verdicts {
-            let sums = self.sums.entry(verdict.group).or_default();
+            let Some(group) = groups.get(&verdict.group) else {
+                continue;
+            };
+            let sums = self.sums.entry((group.id, group.path.clone())).or_default();
+            sums.weight[side] = group.weight.map(Weight::get);
             sums.add(side, verdict, seconds);
-            let more = more.get(&verdict.group).copied().unwrap_or_default();
-            let curve = curves.get(&verdict.group).copied();
-            sums.value(side, verdict.entitlement + more, curve, seconds);
-        }
-        for group in &snapshot.groups {
-            if let Some(sums) = self.sums.get_mut(&group.id) {
-                sums.path.clone_from(&group.path);
-                sums.weight[side] = group.weight.map(Weight::get);
-            }
+            let more = more.get(&group.id).copied().unwrap_or_default();
+            sums.value(
+                side,
+                verdict.entitlement + more,
+                group.worth.as_ref(),
+                seconds,
+            );
         }
         for write in &plan.writes {
             // Writes to ancestors and disks count only for the whole range.
-            if let Some(sums) = self.sums.get_mut(&write.group) {
+            let path = groups.get(&write.group).map(|group| group.path.clone());
+            let sums = path.and_then(|path| self.sums.get_mut(&(write.group, path)));
+            if let Some(sums) = sums {
                 sums.writes[side] += 1;
             }
         }
@@ -218,7 +222,7 @@ impl Summary {
     pub fn finish(mut self) -> Summary {
         let total: f64 = self.sums.values().map(|sums| sums.bandwidth.sum).sum();
         let groups = self.sums.iter();
-        self.groups = groups.map(|(id, sums)| sums.summary(*id, total)).collect();
+        self.groups = groups.map(|(key, sums)| sums.summary(key, total)).collect();
         self.groups
             .sort_by(|a, b| (&a.path, a.id).cmp(&(&b.path, b.id)));
         let contenders = self.sums.values().filter(|sums| sums.contended);
@@ -256,11 +260,11 @@ impl Sums {
         self.fetched[side].add(Some(fetched), seconds);
     }
 
-    fn summary(&self, id: GroupId, total: f64) -> GroupSummary {
+    fn summary(&self, (id, path): &(GroupId, String), total: f64) -> GroupSummary {
         let bytes_per_s = self.bandwidth.value();
         let known = bytes_per_s.filter(|_| total > 0.0);
         GroupSummary {
-            path: self.path.clone(),
+            path: path.clone(),
             id: id.0,
             weight: self.weight[REPLAYED],
             recorded_weight: self.weight[RECORDED],

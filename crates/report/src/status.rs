@@ -104,6 +104,9 @@ pub struct Report {
     pub host: HostStatus,
     /// Managed groups, parents before children.
     pub groups: Vec<GroupStatus>,
+    /// IDs of those that lie below a directory that root delegated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delegated: Vec<u64>,
     /// Disks that BFQ schedules, or that io.cost could.
     #[serde(default)]
     pub devices: Vec<DeviceStatus>,
@@ -154,7 +157,8 @@ pub struct GroupStatus {
     /// Its counters.
     #[serde(default)]
     pub total: Totals,
-    /// The policy's results for it. Flattened in JSON, and absent before the first step.
+    /// The policy's results for it. Flattened in JSON; absent before the first step, and for a group that
+    /// holds groups.
     #[serde(flatten)]
     pub verdict: Option<VerdictStatus>,
     /// The color that its application declared, whether or not the policy accepts it; `None`: it declared
@@ -344,6 +348,7 @@ impl Report {
             .map(|verdict| (verdict.group, verdict))
             .collect();
         let sharing_is_seen = tick.snapshot.shared.is_some();
+        let delegated = tick.snapshot.groups.iter().filter(|group| group.delegated);
         let groups = tick.snapshot.groups.iter().filter_map(|group| {
             let verdict = verdicts.get(&group.id);
             let verdict = verdict.map(|verdict| VerdictStatus::new(verdict, sharing_is_seen));
@@ -375,6 +380,7 @@ impl Report {
                 stalled: tick.plan.host,
             },
             groups: groups.collect(),
+            delegated: delegated.map(|group| group.id.0).collect(),
             devices: devices.collect(),
             guard: GuardStatus::of(tick),
             gate: tick.gate.as_ref().map(GateStatus::of),
@@ -385,7 +391,8 @@ impl Report {
     }
 
     /// Finds a group by path, or else by its owner's name, or else by a path that ends in `/name`, or else by
-    /// the beginning of a container's ID, at least four characters. The match must be unique.
+    /// the beginning of a container's ID, at least four characters. The match must be unique. Groups below a
+    /// delegated directory, which a tenant names, are found by path or by an ID of at least twelve digits only.
     pub fn find(&self, name: &str) -> Option<&GroupStatus> {
         let exact = name.trim_end_matches('/');
         let suffix = format!("/{}", exact.trim_start_matches('/'));
@@ -396,13 +403,21 @@ impl Report {
         let called = |group: &GroupStatus, is: &dyn Fn(&str) -> bool| {
             group.names.as_ref().is_some_and(|of| is(&of.name))
         };
+        let roots = |group: &GroupStatus| !self.delegated.contains(&group.id);
+        let begins = |id: &str| name.len() >= 4 && is_id(id) && id.starts_with(name);
         only(&|group| group.path == exact)
-            .or_else(|| only(&|group| called(group, &|of| of == name)))
-            .or_else(|| only(&|group| group.path.ends_with(&suffix)))
-            .or_else(|| {
-                let begins = |id: &str| name.len() >= 4 && is_id(id) && id.starts_with(name);
-                only(&|group| called(group, &begins))
-            })
+            .or_else(|| only(&|group| roots(group) && called(group, &|of| of == name)))
+            .or_else(|| only(&|group| roots(group) && group.path.ends_with(&suffix)))
+            .or_else(|| only(&|group| roots(group) && called(group, &begins)))
+            .or_else(|| only(&|group| is_id(name) && called(group, &begins)))
+    }
+
+    /// True if the group holds managed groups. Then it divides its share among them, and has no verdict.
+    pub fn divides(&self, group: &GroupStatus) -> bool {
+        let path = group.path.trim_end_matches('/');
+        let below = |other: &str| other.len() > 1 && other.starts_with('/');
+        let mut others = self.groups.iter();
+        others.any(|other| other.path.strip_prefix(path).is_some_and(below))
     }
 
     /// As [`Report::find`]. The error lists the managed groups if they are few.

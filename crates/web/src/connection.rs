@@ -17,6 +17,9 @@ use super::wire::{Heard, Wire};
 const ASKING: Duration = Duration::from_secs(3);
 /// Time for a client to read the answer.
 const SENDING: Duration = Duration::from_secs(10);
+/// Time to read one of more than [`LARGE`] bytes, such as the history of a page that was just opened.
+pub(super) const SENDING_LARGE: Duration = Duration::from_secs(30);
+const LARGE: usize = 256 << 10;
 /// Time for a client to close its end after the answer.
 const LEAVING: Duration = Duration::from_secs(1);
 
@@ -147,10 +150,16 @@ impl Connection {
     pub(super) fn answer(&mut self, answer: Answer, head_only: bool, heavy: bool, now: Instant) {
         let mut parts = VecDeque::from([Body::Whole(answer.head().into_bytes().into())]);
         let mut pieces = None;
+        let mut time = SENDING;
         match answer.body {
             _ if head_only => {}
             Body::Pieces(scrape) => pieces = Some(scrape),
-            whole => parts.push_back(whole),
+            whole => {
+                if whole.length() > Some(LARGE) {
+                    time = SENDING_LARGE;
+                }
+                parts.push_back(whole);
+            }
         }
         self.stage = Stage::Sending(Sending {
             parts,
@@ -158,7 +167,7 @@ impl Connection {
             pieces,
             heavy,
         });
-        self.deadline = now + SENDING;
+        self.deadline = now + time;
         self.send(now);
     }
 
@@ -204,5 +213,15 @@ impl Connection {
     /// Answers with a status and its explanation.
     pub(super) fn refuse(&mut self, status: Status, now: Instant) {
         self.answer(Answer::status(status), false, false, now);
+    }
+}
+
+/// A client must not take the beginning of an answer for the whole. Metrics in text have no length and no end
+/// mark.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if matches!(self.stage, Stage::Sending(_)) {
+            self.wire.cut();
+        }
     }
 }

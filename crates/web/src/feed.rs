@@ -6,6 +6,8 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use justitia_report::error::plain;
 use justitia_report::feed::{Frame, SOCKET};
@@ -14,6 +16,8 @@ use justitia_report::{Error, Result};
 
 /// Longest line in bytes. A report of 10,000 groups has about 10 MB.
 const LONGEST: u64 = 256 << 20;
+/// Interval of attempts to connect while waiting for an agent.
+const RETRY: Duration = Duration::from_millis(500);
 
 /// The stream of frames, one per step.
 #[derive(Debug)]
@@ -23,11 +27,17 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Connects to the agent with this state directory. Only root may connect to its socket.
-    pub fn connect(state_dir: &Path) -> Result<Feed> {
+    /// Connects to the agent with this state directory; `wait`: also to one that starts later. Only root may
+    /// connect to its socket.
+    pub fn connect(state_dir: &Path, wait: bool) -> Result<Feed> {
         let path = state_dir.join(SOCKET);
-        let stream = UnixStream::connect(&path).map_err(|error| unreachable_at(&path, &error))?;
-        Ok(Feed::from(OwnedFd::from(stream)))
+        loop {
+            match UnixStream::connect(&path) {
+                Ok(stream) => return Ok(Feed::from(OwnedFd::from(stream))),
+                Err(error) if wait && nobody_listens(&error) => thread::sleep(RETRY),
+                Err(error) => return Err(unreachable_at(&path, &error)),
+            }
+        }
     }
 
     /// Reads frames from standard input.
@@ -67,14 +77,20 @@ impl From<OwnedFd> for Feed {
     }
 }
 
+fn nobody_listens(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory | ConnectionRefused)
+}
+
 fn unreachable_at(path: &Path, error: &io::Error) -> Error {
-    use io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound, PermissionDenied};
-    match error.kind() {
-        NotFound | NotADirectory | ConnectionRefused => Error::failed(
+    if nobody_listens(error) {
+        return Error::failed(
             format!("no agent listens at {}", path.display()),
             "start it: systemctl start justitia, or justitia run; or name its --state-dir",
-        ),
-        PermissionDenied => Error::environment(
+        );
+    }
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Error::environment(
             format!("no permission to read {}", path.display()),
             "start it as root (it drops root itself), or: systemctl start justitia-web",
         ),

@@ -130,7 +130,9 @@ impl History {
             .back()
             .map(|last| last.groups.iter().map(|had| (had.id, &had.path)).collect())
             .unwrap_or_default();
-        let groups = report.groups.iter();
+        // Only groups without groups below them have a verdict. The page cache of the others, such as pods,
+        // is that of the groups below: with both, the figures would count it twice.
+        let groups = report.groups.iter().filter(|group| group.verdict.is_some());
         let mut all: Vec<Seen> = groups.map(|group| Seen::new(group, &placed)).collect();
         if all.len() > GROUPS {
             all.select_nth_unstable_by(GROUPS, |a, b| {

@@ -245,17 +245,24 @@ impl Answer {
             Status::TooMany => "Retry-After: 1\r\n",
             _ => "",
         };
-        let length = match &self.body {
-            Body::Whole(bytes) => Some(bytes.len()),
-            Body::Shared(bytes) => Some(bytes.len()),
-            Body::Pieces(_) => None,
-        };
+        let length = self.body.length();
         let length = length.map_or_else(String::new, |n| format!("Content-Length: {n}\r\n"));
         format!(
             "HTTP/1.1 {}\r\nContent-Type: {}\r\n{length}{allow}{FIXED}\r\n",
             self.status.line(),
             self.content_type,
         )
+    }
+}
+
+impl Body {
+    /// `None`: not known before it is sent.
+    pub(super) fn length(&self) -> Option<usize> {
+        match self {
+            Body::Whole(bytes) => Some(bytes.len()),
+            Body::Shared(bytes) => Some(bytes.len()),
+            Body::Pieces(_) => None,
+        }
     }
 }
 

@@ -55,7 +55,8 @@ pub enum Place {
 }
 
 impl Place {
-    fn or(&self, told: Option<Listen>) -> Option<Listen> {
+    /// The address, if the agent's frame has `told`; `None`: the page is off.
+    pub fn or(&self, told: Option<Listen>) -> Option<Listen> {
         match self {
             Place::AsTold => told,
             Place::At(listen) => listen.clone(),

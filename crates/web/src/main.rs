@@ -6,8 +6,6 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::thread;
-use std::time::Duration;
 
 use clap::Parser;
 use justitia_args::web::WebArgs;
@@ -19,8 +17,6 @@ use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, se
 
 /// The default state directory of the agent.
 const STATE_DIR: &str = "/run/justitia";
-/// Interval of attempts to connect while waiting for an agent.
-const RETRY: Duration = Duration::from_millis(500);
 /// The kernel's overflow user ID, which owns nothing.
 const NOBODY: u32 = 65534;
 
@@ -51,16 +47,18 @@ fn run(args: &WebArgs) -> Result<()> {
         Feed::stdin()?
     } else {
         let state_dir = args.state_dir.as_deref().unwrap_or(Path::new(STATE_DIR));
-        loop {
-            match Feed::connect(state_dir) {
-                Err(_) if args.wait => thread::sleep(RETRY),
-                connected => break connected?,
-            }
-        }
+        Feed::connect(state_dir, args.wait)?
     };
     let Some(first) = feed.read()? else {
-        return Ok(());
+        return if args.stdin { Ok(()) } else { Err(ended()) };
     };
+    // An agent that started this process may name an address later.
+    if !args.stdin && place.or(first.listen.clone()).is_none() {
+        return Err(Error::usage(
+            "the page has no address: listen is off",
+            "name one, for example --listen 127.0.0.1:9619",
+        ));
+    }
     let mut page = Page::bind(first, place, Log::stderr(false));
     give_up_root()?;
     page.serve();
@@ -68,6 +66,14 @@ fn run(args: &WebArgs) -> Result<()> {
         page.follow(frame);
     }
     Ok(())
+}
+
+/// The error that the connection ended before the first report.
+fn ended() -> Error {
+    Error::failed(
+        "the agent ended the connection without a report",
+        "start it again; if the agent runs, stop another justitia-web first",
+    )
 }
 
 /// Becomes nobody irrevocably. Credentials are per thread, so the process must have only one.

@@ -8,8 +8,10 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use justitia_report::feed;
+use rustix::net::sockopt::set_socket_linger;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -50,7 +52,6 @@ pub(super) struct Wire {
     tls: Option<Box<ServerConnection>>,
     /// No byte was read yet.
     fresh: bool,
-    ended: bool,
 }
 
 /// The result of a read.
@@ -73,7 +74,6 @@ impl Wire {
             socket,
             tls: tls.map(connect).transpose()?,
             fresh: true,
-            ended: false,
         })
     }
 
@@ -109,10 +109,7 @@ impl Wire {
     /// Closes the sending side. After `WouldBlock` the caller calls it again.
     pub(super) fn end(&mut self) -> io::Result<()> {
         if let Some(tls) = &mut self.tls {
-            if !self.ended {
-                self.ended = true;
-                tls.send_close_notify();
-            }
+            tls.send_close_notify();
             while tls.wants_write() {
                 match tls.write_tls(&mut self.socket) {
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -121,6 +118,11 @@ impl Wire {
             }
         }
         self.socket.shutdown(Shutdown::Write)
+    }
+
+    /// Lets the connection be reset when it is closed. On a Unix socket this has no effect.
+    pub(super) fn cut(&self) {
+        let _ = set_socket_linger(&self.socket, Some(Duration::ZERO));
     }
 }
 

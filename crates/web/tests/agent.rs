@@ -55,7 +55,7 @@ fn the_page_and_the_metrics_show_what_the_agent_saw() {
     let mut told = Told::new(agent.board(), place);
     told.listen(&path).unwrap();
 
-    let mut feed = Feed::connect(state.path()).unwrap();
+    let mut feed = Feed::connect(state.path(), false).unwrap();
     let first = feed.read().unwrap().unwrap();
     let mut page = Page::bind(first, Place::AsTold, Log::captured());
     page.serve();
@@ -102,6 +102,6 @@ fn the_page_and_the_metrics_show_what_the_agent_saw() {
 
     drop(told);
     reader.join().unwrap();
-    let refused = Feed::connect(state.path()).unwrap_err();
+    let refused = Feed::connect(state.path(), false).unwrap_err();
     assert!(refused.cause.contains("no agent listens"), "{refused}");
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Output, Stdio};
 
 use justitia_report::example;
@@ -115,6 +115,57 @@ fn without_an_agent_it_is_one_line_of_cause_and_one_of_remedy() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// Runs the program by hand for an agent that tells each client `said` and ends the connection.
+fn by_hand(said: &[u8], arguments: &[&str]) -> Output {
+    let dir = tempfile::tempdir().unwrap();
+    let agent = UnixListener::bind(dir.path().join("status.sock")).unwrap();
+    let web = Command::new(env!("CARGO_BIN_EXE_justitia-web"))
+        .arg("--state-dir")
+        .arg(dir.path())
+        .args(arguments)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    agent.accept().unwrap().0.write_all(said).unwrap();
+    web.wait_with_output().unwrap()
+}
+
+#[test]
+fn with_nothing_to_serve_it_says_so() {
+    for (said, arguments, code, words) in [
+        (line("off", None), &[][..], 2, "--listen 127.0.0.1:9619"),
+        (
+            line("127.0.0.1:0", None),
+            &["--listen", "off"],
+            2,
+            "no address",
+        ),
+        (line("off", None), &["--wait"], 2, "no address"),
+        (Vec::new(), &[], 1, "without a report"),
+    ] {
+        let output = by_hand(&said, arguments);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        assert!(text.lines().count() == 2 && text.contains(words), "{text}");
+    }
+}
+
+#[test]
+fn it_does_not_wait_for_what_does_not_come() {
+    let long = format!("/{}", "x".repeat(200));
+    let output = Command::new("timeout")
+        .args([
+            "20",
+            env!("CARGO_BIN_EXE_justitia-web"),
+            "--wait",
+            "--state-dir",
+            &long,
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
 
 /// Runs curl with a URL and options.

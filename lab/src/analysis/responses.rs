@@ -10,9 +10,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::ideal;
-use super::record::{RunRecord, Series};
+use super::record::RunRecord;
 use crate::experiments::settings::Settings;
 use crate::experiments::Event;
+use crate::protocol::Series;
 
 /// Lengths of the windows. The shorter one is the goal's; the ratios of the longer one have less noise.
 pub const WINDOWS_S: [f64; 2] = [10.0, 20.0];

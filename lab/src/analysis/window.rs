@@ -19,10 +19,11 @@ use super::figures::ContainerFigures;
 use super::figures::Figures;
 use super::ideal;
 use super::phases::PhaseFigures;
-use super::record::{RunRecord, Series};
+use super::record::RunRecord;
 use super::residency::FileFigures;
 use crate::experiments::settings::Settings;
 use crate::experiments::Measure;
+use crate::protocol::Series;
 
 const MB: f64 = 1e6;
 /// Samples are a second apart; a shorter competition has too few of them.

@@ -16,12 +16,12 @@ use super::residency::Watched;
 use super::tenant::{self, Tenant};
 use super::wait_profile::Tracer;
 use super::{files, knobs, memory_disk, progress, setup, surroundings};
-use crate::analysis::record::Series;
 use crate::load::io::{write, Buffer, IO_BYTES};
 use crate::load::shared::{Command as Order, Status};
 use crate::load::sharing::{OWN_FILE, SHARED_FILE};
 use crate::load::Workload;
 use crate::machine::with_disk;
+use crate::protocol::Series;
 use crate::protocol::{
     ContainerJob, GuestJob, GuestReport, KnobDifference, MemoryDisk, Policy, TenantReport,
 };

@@ -18,7 +18,7 @@ use super::io::{open, Buffer, IO_BYTES};
 use super::phases::{PRESSED, QUIET};
 use super::random::Rng;
 use super::shared::Page;
-use super::sharing::{read_once, write_uncached, OWN_FILE};
+use super::sharing::{read_once, rest, write_uncached, OWN_FILE};
 use super::{Place, Workload};
 
 /// Memory is touched in pieces of this size, that of a huge page where the kernel has them.
@@ -105,11 +105,6 @@ impl Workload for GuardRole {
             }
         }
     }
-}
-
-/// Rests until it is stopped.
-pub(super) fn rest(start: Instant, page: &Page) {
-    while rest_until(after(start, 86_400), || page.stopped()) {}
 }
 
 /// Allocates anonymous memory by touching it.

@@ -16,7 +16,6 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::clock::{after, rest_until};
-use super::guard::rest;
 use super::io::{make, open, read_all, Buffer, DIRECT_ALIGN};
 use super::shared::Page;
 use super::{Place, Workload};
@@ -110,6 +109,11 @@ pub(crate) fn write_uncached(path: &Path, bytes: u64) -> Result<()> {
 pub(crate) fn read_once(path: &Path) -> Result<()> {
     let mut file = open(OpenOptions::new().read(true), false, path)?;
     read_all(&mut file, &mut Buffer::new(REQUEST_BYTES), |_| (), || false)
+}
+
+/// Rests until it is stopped.
+pub(super) fn rest(start: Instant, page: &Page) {
+    while rest_until(after(start, 86_400), || page.stopped()) {}
 }
 
 /// Reads a file from start to end until the page says stop, once per `every` or back to back. The file stays

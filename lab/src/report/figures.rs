@@ -9,12 +9,13 @@ use super::tables::label;
 use super::{representative, window_words};
 use crate::analysis::aggregate::Range;
 use crate::analysis::ideal;
-use crate::analysis::record::{RunRecord, Series};
+use crate::analysis::record::RunRecord;
 use crate::analysis::result::AnalyzedRun;
 use crate::analysis::weighted::Document;
 use crate::experiments::paper::{self, PaperFigure};
 use crate::experiments::Measure;
 use crate::policy::Policy;
+use crate::protocol::Series;
 
 /// Half the width of the moving mean of bandwidth over time, seconds. A fixed job may take only a second,
 /// which a wide mean would smear over the rest.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use clap::Parser;
 use serde_json::json;
 
-use crate::analysis::record::{RunRecord, Series};
+use crate::analysis::record::RunRecord;
 use crate::analysis::residency::FileSeries;
 use crate::analysis::run::Run;
 use crate::analysis::weighted::Document;
@@ -17,6 +17,7 @@ use crate::args::{LabArgs, LabCommand, RunArgs};
 use crate::experiments::description;
 use crate::experiments::settings::Settings;
 use crate::load::guard::GuardRole;
+use crate::protocol::Series;
 use crate::protocol::{
     AgentCost, ContainerJob, GuestJob, GuestReport, Load, PhaseReport, Policy, Sample, TenantReport,
 };

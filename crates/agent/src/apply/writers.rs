@@ -71,10 +71,15 @@ impl Writers {
 
 /// True if a write makes a group's limit larger.
 pub(crate) fn raises(knob: Knob, present: Value, value: Value) -> bool {
-    match (knob.restored(), present, value) {
-        (Turn::Throttle, Value::Limit(present), Value::Limit(value)) => value > present,
+    match (present, value) {
+        (Value::Limit(present), Value::Limit(value)) => is_limit(knob) && value > present,
         _ => false,
     }
+}
+
+/// True if a write that lowers this knob can hang, and holds up the group's tasks meanwhile.
+pub(crate) fn is_limit(knob: Knob) -> bool {
+    knob.restored() == Turn::Throttle
 }
 
 /// Starts the threads of a pool.

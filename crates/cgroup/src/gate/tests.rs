@@ -88,6 +88,15 @@ fn records_and_requests_are_those_of_the_module() {
 }
 
 #[test]
+fn who_may_not_open_the_gate_is_told_the_right_that_the_module_asks_for() {
+    let module = include_str!("../../../../kmod/control.c");
+    let right = "CAP_SYS_RESOURCE";
+    assert!(module.contains(&format!("capable({right})")));
+    let remedy = GateError::opening(Errno::PERM).remedy();
+    assert!(remedy.contains(right), "{remedy}");
+}
+
+#[test]
 fn every_refusal_is_one_line_of_cause_and_one_of_remedy() {
     let errors = [
         GateError::opening(Errno::NOENT),

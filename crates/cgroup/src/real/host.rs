@@ -83,6 +83,14 @@ fn open(path: &str) -> Option<OwnedFd> {
     fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
+/// True in the initial pid namespace.
+pub fn sees_all_processes() -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    // PROC_PID_INIT_INO (`include/linux/proc_ns.h`).
+    const INITIAL: u64 = 0xEFFF_FFFC;
+    std::fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == INITIAL)
+}
+
 /// Id of this boot (`/proc/sys/kernel/random/boot_id`). Cgroups, and all that is kept of them, end with the
 /// boot.
 pub fn boot_id() -> String {

@@ -28,7 +28,7 @@ use rustix::fs::{self, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 pub use btf::{has_btf, has_nohz_full, module_has};
-pub use host::{boot_id, now_boottime, HostMemory};
+pub use host::{boot_id, now_boottime, sees_all_processes, HostMemory};
 pub use mount::{mount_of, Mount, MountOf};
 pub use own::resident_bytes;
 pub use own_group::OwnGroup;

@@ -66,7 +66,7 @@ pub(crate) struct ColorArgs {
 struct ColorRecord {
     path: String,
     id: u64,
-    /// `None`: the agent has not made its first step.
+    /// `None`: the agent has not made its first step, or the group holds groups.
     color: Option<Color>,
     color_source: Option<ColorSource>,
     declared: Option<Declared>,
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &ColorArgs) -> Result<()> {
     if args.output.json {
         return output::print_json(&record(group));
     }
-    output::print_line(format_args!("{}: {}", group.path, words(group)))
+    output::print_line(format_args!("{}: {}", group.path, words(&report, group)))
 }
 
 fn list(report: &Report, json: bool) -> Result<()> {
@@ -134,8 +134,11 @@ fn table(report: &Report, screen: Screen) -> Page {
 }
 
 /// The color of a group, its source and its reason, in one line.
-pub(crate) fn words(group: &GroupStatus) -> String {
+pub(crate) fn words(report: &Report, group: &GroupStatus) -> String {
     let mut text = match &group.verdict {
+        None if report.divides(group) => {
+            "no color: it divides its share among the groups in it".to_owned()
+        }
         None => "no color before the first step".to_owned(),
         Some(verdict) => format!("{}, {}", verdict.color, verdict.color_source),
     };
@@ -281,6 +284,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_declaration_that_does_not_count_is_printed_with_its_reason_and_time() {
+        let words = |group: &_| super::words(&example(), group);
         let mut group = example().groups.remove(0);
         assert_eq!(words(&group), "red, inferred");
         group.declared = Some(declared(Standing::Stale, Some(Color::Green)));
@@ -301,6 +305,14 @@ pub(crate) mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn a_group_that_holds_groups_has_no_color() {
+        let mut report = example();
+        assert!(words(&report, &report.groups[1]).contains("before the first step"));
+        report.groups[1].path = "/".into();
+        assert!(words(&report, &report.groups[1]).contains("divides its share"));
     }
 
     #[test]

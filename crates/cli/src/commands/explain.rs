@@ -67,8 +67,11 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> Page {
         );
     }
     match &group.verdict {
+        None if report.divides(group) => {
+            text.push_str("  verdict     none: it divides its share among the groups in it\n");
+        }
         None => text.push_str("  verdict     none before the first step\n"),
-        Some(verdict) => push_verdict(&mut text, group, verdict, screen),
+        Some(verdict) => push_verdict(&mut text, report, group, verdict, screen),
     }
     for finding in &report.watch {
         writeln!(text, "  watch       {finding}");
@@ -78,7 +81,13 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> Page {
 }
 
 /// The results of the last step.
-fn push_verdict(text: &mut Page, group: &GroupStatus, verdict: &VerdictStatus, screen: Screen) {
+fn push_verdict(
+    text: &mut Page,
+    report: &Report,
+    group: &GroupStatus,
+    verdict: &VerdictStatus,
+    screen: Screen,
+) {
     let proportion = output::percent(Some(verdict.proportion));
     writeln!(text, "  share       {proportion} of the managed weight");
     let entitlement = output::bytes(Some(verdict.entitlement_bytes));
@@ -106,7 +115,7 @@ fn push_verdict(text: &mut Page, group: &GroupStatus, verdict: &VerdictStatus, s
         "  pressure    stalled {stalled} of the time: {contending}"
     );
     text.push_str("  color       ");
-    text.paint(screen, verdict.color, &color::words(group));
+    text.paint(screen, verdict.color, &color::words(report, group));
     text.push_str("\n");
     if verdict.cap_bytes.is_some() {
         let cap = output::bytes(verdict.cap_bytes);
@@ -135,10 +144,10 @@ fn push_knobs(text: &mut Page, report: &Report, group: &GroupStatus) {
     for knob in &group.knobs {
         let prior = output::prior_value(knob);
         let now = output::knob_value(&knob.now, knob.knob.is_memory());
-        writeln!(text, "  {:<16}{now:<15}{prior}", knob.knob);
+        writeln!(text, "  {:<15} {now:<14} {prior}", knob.knob);
     }
     for (name, now, prior) in report.devices.iter().flat_map(super::status::device_words) {
-        writeln!(text, "  {name:<16}{now:<15}{prior}");
+        writeln!(text, "  {name:<15} {now:<14} {prior}");
     }
     let writes: Vec<_> = report
         .writes
@@ -150,7 +159,7 @@ fn push_knobs(text: &mut Page, report: &Report, group: &GroupStatus) {
     }
     for write in writes {
         let value = output::knob_value(&write.value, write.knob.is_memory());
-        writeln!(text, "  {:<16}{value:<15}{}", write.knob, write.because);
+        writeln!(text, "  {:<15} {value:<14} {}", write.knob, write.because);
     }
 }
 
@@ -217,6 +226,25 @@ pub(crate) mod tests {
         ] {
             assert!(status.contains(words), "{words}:\n{status}");
         }
+    }
+
+    #[test]
+    fn a_long_value_is_apart_from_the_one_before_us() {
+        let mut report = example();
+        report.devices[0].knobs[0].now = "8:0 ctrl=user model=linear".into();
+        let text = render(&report, &report.groups[0], Screen::FILE);
+        assert!(text.contains("model=linear 1 (disk nvme0n1)"), "{text}");
+    }
+
+    #[test]
+    fn a_group_that_holds_groups_is_said_to_divide_its_share() {
+        let mut report = example();
+        report.groups[1].path = "/app".into();
+        let text = render(&report, &report.groups[1], Screen::FILE);
+        assert!(text.contains("divides its share among"), "{text}");
+        report.groups[1].path = "/app/d".into();
+        let text = render(&report, &report.groups[1], Screen::FILE);
+        assert!(text.contains("before the first step"), "{text}");
     }
 
     #[test]

@@ -84,15 +84,12 @@ pub(crate) fn run(args: &GateArgs) -> Result<()> {
 
 /// The state from the agent, or else from the module.
 fn look(socket: &Path) -> Result<Printed> {
-    let agent = is_listening(socket);
-    if agent {
-        // If the agent does not answer, fall back to the module.
-        if let Some(printed) = ask(socket).ok().as_ref().and_then(of_report) {
-            return Ok(printed);
-        }
+    // If the agent does not answer, fall back to the module.
+    if let Some(printed) = ask(socket).ok().as_ref().and_then(of_report) {
+        return Ok(printed);
     }
     let reading = Reading::beside().map_err(|error| gate_error(&error))?;
-    Ok(of_reading(&reading, agent))
+    Ok(of_reading(&reading, is_listening(socket)))
 }
 
 fn gate_error(error: &GateError) -> Error {

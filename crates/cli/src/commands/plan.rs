@@ -2,7 +2,7 @@
 
 use clap::Args;
 use justitia_agent::run;
-use justitia_agent::socket::ask;
+use justitia_agent::socket::{ask, is_listening};
 use justitia_agent::Result;
 use justitia_policy::config::Mode;
 use justitia_report::status::{PlannedWrite, Problem, Report};
@@ -46,14 +46,12 @@ struct PlanOutput<'a> {
 /// Prints the plan of the running agent, or else a plan from this command's own observation.
 pub(crate) fn run(args: &PlanArgs) -> Result<()> {
     let settings = settings::with_policy(&args.config, &args.policy)?;
-    let from_agent = if args.policy.any() || args.config.config.is_some() {
-        None
+    let socket = settings.socket();
+    let own = args.policy.any() || args.config.config.is_some() || !is_listening(&socket);
+    let (source, report) = if own {
+        ("here", run::look(&settings)?)
     } else {
-        ask(&settings.socket()).ok()
-    };
-    let (source, report) = match from_agent {
-        Some(report) => ("agent", report),
-        None => ("here", run::look(&settings)?),
+        ("agent", ask(&socket)?)
     };
     let plan = PlanOutput {
         source,
@@ -116,6 +114,26 @@ pub(crate) mod tests {
         for cell in ["memory.high", "max", "391.0 MiB", "no contention"] {
             assert!(line.contains(cell), "{cell}: {line}");
         }
+    }
+
+    #[test]
+    fn an_agent_that_does_not_answer_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = ConfigArgs {
+            state_dir: Some(dir.path().to_owned()),
+            ..ConfigArgs::default()
+        };
+        let settings = settings::load(&config).unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(settings.socket()).unwrap();
+        std::thread::spawn(move || listener.incoming().for_each(drop));
+        let args = PlanArgs {
+            config,
+            policy: PolicyArgs::default(),
+            json: false,
+        };
+        let error = run(&args).unwrap_err();
+        let socket = settings.socket().display().to_string();
+        assert!(error.cause.contains(&socket), "{error}");
     }
 
     #[test]

@@ -83,7 +83,10 @@ pub(crate) fn run(args: &RecordArgs) -> Result<()> {
     let writer = Writer::open(&args.file, existing)?;
     let mut recorder = Recorder::new(writer, args);
     let done = match agent {
-        Some(agent) => recorder.follow(agent, &settings, &stop),
+        Some(agent) => {
+            recorder.set_deadline(&stop);
+            recorder.follow(agent, &settings, &stop)
+        }
         None => recorder.observe(&settings, &stop),
     };
     if let Err(error) = done {
@@ -140,6 +143,17 @@ impl Recorder {
         }
     }
 
+    /// Sets `stop` when the time to record is over, even if no tick comes.
+    fn set_deadline(&self, stop: &Arc<AtomicBool>) {
+        if let Some(end) = self.end {
+            let stop = Arc::clone(stop);
+            thread::spawn(move || {
+                thread::sleep(end);
+                stop.store(true, Ordering::Release);
+            });
+        }
+    }
+
     /// Records an agent's ticks, and after its end the ticks of the next agent.
     fn follow(
         &mut self,
@@ -178,13 +192,14 @@ impl Recorder {
     }
 
     /// Records its own observations.
-    fn observe(&mut self, settings: &Settings, stop: &AtomicBool) -> Result<()> {
+    fn observe(&mut self, settings: &Settings, stop: &Arc<AtomicBool>) -> Result<()> {
         let mut begun = false;
         run::watch(settings, &Log::stderr(false), stop, |tick, step| {
             if !std::mem::replace(&mut begun, true) {
                 // Loading the BPF programs may take longer than the time to record, so the time begins after
                 // it.
                 self.began = Instant::now();
+                self.set_deadline(stop);
                 self.session(Source::Own, None, settings.interval)?;
             }
             self.tick(&own_tick(tick, &step))

@@ -279,6 +279,7 @@ pub(crate) mod tests {
                 ..HostStatus::default()
             },
             groups: vec![db, new],
+            delegated: Vec::new(),
             guard: None,
             watch: Vec::new(),
             gate: None,

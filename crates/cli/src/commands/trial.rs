@@ -112,8 +112,9 @@ struct Tried {
     hit_pages: f64,
     /// Page cache that it held in the last step; `None`: unknown.
     file_bytes: Option<u64>,
-    /// Its entitlement to page cache in the last step.
-    entitlement_bytes: u64,
+    /// Its entitlement to page cache in the last step; `None`: unknown, or it divides its share among the
+    /// groups in it.
+    entitlement_bytes: Option<u64>,
     /// The last value that an agent would have written to `memory.low`.
     memory_low: Option<String>,
     /// The lowest limit that an agent would have written to `memory.high`.
@@ -271,7 +272,7 @@ impl Tally {
             let Some(tried) = self.groups.get_mut(&verdict.group) else {
                 continue;
             };
-            tried.entitlement_bytes = verdict.entitlement.0;
+            tried.entitlement_bytes = Some(verdict.entitlement.0);
             tried.waited_s += f64::from(u8::from(verdict.contending)) * seconds;
             let cache = &verdict.cache;
             if let (Some(hits), Some(asked)) = (cache.hit_ratio, cache.asked_pages_per_s) {

@@ -7,9 +7,9 @@
 mod table;
 
 use std::path::PathBuf;
-use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
+use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
@@ -23,14 +23,15 @@ use justitia_vm::control::{self, Control};
 use justitia_vm::policy::Replacement;
 use justitia_vm::report::Report;
 use justitia_vm::{ImageCache, Settings};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
+use super::record::stop_on_signals;
 use crate::output::{self, Page, Screen};
 use crate::settings::{self, ConfigArgs};
 
 /// The image cache's socket in the state directory.
 const SOCKET: &str = "vm.sock";
+/// Interval at which a pause checks for its end.
+const SLICE: Duration = Duration::from_millis(50);
 
 /// Arguments of `justitia vm`.
 #[derive(Debug, Args)]
@@ -204,23 +205,13 @@ fn keep(args: &VmRunArgs) -> Result<()> {
             say::complain(&page);
         }
         control.post(image_cache.report());
-        match stop.recv_timeout(interval.saturating_sub(began.elapsed())) {
-            Err(RecvTimeoutError::Timeout) => {}
-            _ => return Ok(()),
+        while began.elapsed() < interval && !stop.load(Ordering::Acquire) {
+            thread::sleep(SLICE.min(interval.saturating_sub(began.elapsed())));
+        }
+        if stop.load(Ordering::Acquire) {
+            return Ok(());
         }
     }
-}
-
-/// Returns a channel that is closed at SIGINT or SIGTERM. A second signal ends the process at once.
-fn stop_on_signals() -> Result<Receiver<()>> {
-    super::record::stop_on_signals()?;
-    let (tell, stop) = channel();
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(output::unexpected)?;
-    thread::spawn(move || {
-        signals.forever().next();
-        drop(tell);
-    });
-    Ok(stop)
 }
 
 fn weight(text: &str) -> Result<(String, Weight)> {

@@ -84,15 +84,7 @@ pub(crate) fn run(args: &WarmArgs) -> Result<()> {
     let own = OwnGroup::find()?;
     let name = args.group.as_deref().unwrap_or(&own.path);
     let status = payer(&report, name, args.group.is_some())?;
-    let entitled = entitled(&report, status).ok_or_else(|| {
-        Error::failed(
-            format!(
-                "the agent does not know yet what {} is entitled to",
-                status.path
-            ),
-            "try again in a second",
-        )
-    })?;
+    let entitled = entitled(&report, status).ok_or_else(|| unknown(&report, status))?;
     let fs = RealFs::on_directory(&own.mount)?;
     let group = fs.open(&status.path)?;
     if args.group.is_some() {
@@ -145,6 +137,17 @@ fn entitled(report: &Report, group: &GroupStatus) -> Option<Bytes> {
     Some(earned.max(Bytes(verdict.entitlement_bytes)))
 }
 
+/// The error for a group whose entitlement is not known.
+fn unknown(report: &Report, group: &GroupStatus) -> Error {
+    let path = &group.path;
+    if report.divides(group) {
+        let cause = format!("{path} divides its share among the groups in it");
+        return Error::failed(cause, "name one of those with --group");
+    }
+    let cause = format!("the agent does not know yet what {path} is entitled to");
+    Error::failed(cause, "try again in a second")
+}
+
 /// Room that the group's own limits leave for page cache.
 fn below_limits(group: &Group, buffer: &mut Buffer) -> Option<Bytes> {
     let gauges = group.gauges(Want::ALL, buffer).ok()?;
@@ -175,7 +178,9 @@ fn warm(found: &[files::Found], group: &Group, entitled: Bytes) -> Result<Warmed
     'files: for one in found {
         let mut file =
             File::open(&one.path).map_err(|error| Error::io("read", &one.path, &error))?;
-        loop {
+        // A file that grew meanwhile is read as far as it was found.
+        let mut left = one.bytes;
+        while left > 0 {
             // If the group's page cache is unknown, it has no room.
             let full =
                 held(group, &mut buffer).is_none_or(|held| held + Bytes(PIECE as u64) > most);
@@ -185,7 +190,10 @@ fn warm(found: &[files::Found], group: &Group, entitled: Bytes) -> Result<Warmed
             }
             match file.read(&mut piece) {
                 Ok(0) => break,
-                Ok(bytes) => read += bytes as u64,
+                Ok(bytes) => {
+                    read += bytes as u64;
+                    left = left.saturating_sub(bytes as u64);
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(Error::io("read", &one.path, &error)),
             }

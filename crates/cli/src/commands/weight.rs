@@ -1,7 +1,7 @@
 //! `justitia weight`: lists, shows, sets or unsets weights.
 //!
-//! A weight is set as the extended attribute `user.justitia.weight` of the cgroup's directory. If root
-//! delegated the directory, it is set as `security.justitia.weight`, which the directory's owner cannot set.
+//! A weight is set as the extended attribute `user.justitia.weight` of the cgroup's directory. For a container, and
+//! for a directory that root delegated, it is `security.justitia.weight`, which only the host's root can set.
 //! A running agent finds it at its next scan, and without an agent it stays for the next one.
 
 use clap::builder::NonEmptyStringValueParser;
@@ -21,9 +21,10 @@ use crate::settings::{self, ConfigArgs};
 /// Arguments of `justitia weight`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A weight set here is stored in the extended attribute user.justitia.weight of the cgroup's
-directory. A running agent applies it within ten seconds. It disappears with the cgroup. The
-configuration file takes precedence over it.
+A weight set here is stored in an extended attribute of the cgroup's directory:
+security.justitia.weight for containers and below directories that root delegated,
+user.justitia.weight for other cgroups. A running agent applies it within ten seconds. It
+disappears with the cgroup. The configuration file takes precedence over it.
 
 Examples:
   justitia weight                   every managed group, and where its weight comes from
@@ -31,7 +32,7 @@ Examples:
   justitia weight /app/db 800
   justitia weight /app/db --unset")]
 pub(crate) struct WeightArgs {
-    /// Path of the group relative to the cgroup2 mount, or its last part if the group is managed
+    /// Path of the group relative to the cgroup2 mount, or its last part if the group is managed and root's
     #[arg(value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: Option<String>,
     /// The new weight, 1 to 10000
@@ -91,14 +92,7 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
     };
     let group = find(&fs, &scanner, name)?;
     if let Some(weight) = new {
-        let owner = fs.owner(group.path(), None);
-        let roots = owner.is_ok_and(|owner| owner.is_trusted(&settings.trust));
-        let name = if roots {
-            xattr::WEIGHT
-        } else {
-            xattr::WEIGHT_OF_DELEGATED
-        };
-        group.set_xattr(name, &weight.to_string())?;
+        group.set_xattr(scanner.attribute_of(group.path()), &weight.to_string())?;
     } else if args.unset {
         for name in [xattr::WEIGHT, xattr::WEIGHT_OF_DELEGATED] {
             group.remove_xattr(name)?;

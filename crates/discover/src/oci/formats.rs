@@ -21,21 +21,20 @@ use crate::weight::parse;
 /// The annotation by which a container states its weight.
 pub const ANNOTATION: &str = "io.justitia.weight";
 
-/// Annotations by which CRI implementations record the pod of a container: uid, namespace, name, the
-/// container's name.
-const POD_ANNOTATIONS: [[&str; 4]; 2] = [
-    [
-        "io.kubernetes.cri.sandbox-uid",
-        "io.kubernetes.cri.sandbox-namespace",
-        "io.kubernetes.cri.sandbox-name",
-        "io.kubernetes.cri.container-name",
-    ],
-    [
-        "io.kubernetes.pod.uid",
-        "io.kubernetes.pod.namespace",
-        "io.kubernetes.pod.name",
-        "io.kubernetes.container.name",
-    ],
+/// Annotations by which containerd records the pod of a container: uid, namespace, name, the container's name.
+const OF_CONTAINERD: [&str; 4] = [
+    "io.kubernetes.cri.sandbox-uid",
+    "io.kubernetes.cri.sandbox-namespace",
+    "io.kubernetes.cri.sandbox-name",
+    "io.kubernetes.cri.container-name",
+];
+
+/// The same of CRI-O: the kubelet's labels, which replace the pod's annotations of these names.
+const OF_CRIO: [&str; 4] = [
+    "io.kubernetes.pod.uid",
+    "io.kubernetes.pod.namespace",
+    "io.kubernetes.pod.name",
+    "io.kubernetes.container.name",
 ];
 
 /// CRI-O's record of the annotations that the kubelet passed, as JSON.
@@ -69,6 +68,15 @@ impl Layout {
             Layout::UserData => Some("userdata/config.json"),
             Layout::Docker => Some("hostconfig.json"),
             Layout::Bundle | Layout::Crun | Layout::Runc => None,
+        }
+    }
+
+    /// The annotations that record a pod here. Under others, CRI-O copies what the pod's creator wrote.
+    fn of_pod(self) -> Option<[&'static str; 4]> {
+        match self {
+            Layout::Bundle => Some(OF_CONTAINERD),
+            Layout::UserData => Some(OF_CRIO),
+            Layout::Crun | Layout::Runc | Layout::Docker => None,
         }
     }
 }
@@ -167,7 +175,7 @@ pub(super) fn read_record(dir: &Place, stamp: Option<Stamp>, layout: Layout) -> 
         annotation: annotation.and_then(|text| parse(text)),
         block_io: spec.linux.resources.block_io.weight.and_then(weight),
         name: None,
-        pod: spec.pod(),
+        pod: layout.of_pod().and_then(|keys| spec.pod(keys)),
         stamp,
         directory,
     })
@@ -265,11 +273,8 @@ impl Spec {
     }
 
     /// The pod in the annotations of a CRI implementation.
-    fn pod(&self) -> Option<PodRecord> {
+    fn pod(&self, keys: [&str; 4]) -> Option<PodRecord> {
         let text = |key| self.annotations.get(key).map(String::as_str);
-        let keys = POD_ANNOTATIONS
-            .iter()
-            .find(|keys| text(keys[0]).is_some())?;
         let given = text(CRIO_ANNOTATIONS).map(serde_json::from_str::<HashMap<String, String>>);
         let given = given.and_then(Result::ok).unwrap_or_default();
         let all = self.annotations.iter().chain(&given);

@@ -7,8 +7,8 @@
 //! Records are found in the runtimes' state directories, and matched to a cgroup by its path or by the
 //! container's ID. All of them are other people's text: a record that does not parse is no record. A record
 //! of an unprivileged user's runtime (`/run/user/UID`) counts only for cgroups below that user's slice that
-//! lie in a directory that root delegated, and it comes after every record of root's. [`crate::trusted`]
-//! describes how these files are read.
+//! lie in a directory that root delegated, or that belong to that user where the configuration trusts it. It
+//! comes after every record of root's. [`crate::trusted`] describes how these files are read.
 
 mod formats;
 mod places;
@@ -187,15 +187,10 @@ impl Records {
     }
 
     /// The record of the container in a cgroup: by the whole path, by the scope's name, or by the ID in its
-    /// name. Root's record comes before a user's, which counts only in a `delegated` directory.
-    pub(crate) fn of_cgroup(
-        &self,
-        path: &str,
-        id: Option<&str>,
-        delegated: bool,
-    ) -> Option<&Record> {
+    /// name. Root's record comes before a user's, which counts only if `users`.
+    pub(crate) fn of_cgroup(&self, path: &str, id: Option<&str>, users: bool) -> Option<&Record> {
         let last = path.rsplit('/').next().unwrap_or(path);
-        authors(path, delegated).find_map(|author| {
+        authors(path, users).find_map(|author| {
             let by_cgroup = |name: &str| self.by_cgroup.get(&(author, name.to_owned()));
             let dir = by_cgroup(path)
                 .or_else(|| by_cgroup(last))
@@ -205,25 +200,23 @@ impl Records {
     }
 
     /// True if a runtime recorded that this very cgroup is a container.
-    pub(crate) fn is_container(&self, path: &str, delegated: bool) -> bool {
-        authors(path, delegated)
-            .any(|author| self.by_cgroup.contains_key(&(author, path.to_owned())))
+    pub(crate) fn is_container(&self, path: &str, users: bool) -> bool {
+        authors(path, users).any(|author| self.by_cgroup.contains_key(&(author, path.to_owned())))
     }
 }
 
-/// Authors whose statements about a cgroup count: root, and, where root delegated it below a user's slice,
-/// that user.
-fn authors(path: &str, delegated: bool) -> impl Iterator<Item = Author> {
-    let uid = path
-        .strip_prefix("/user.slice/user-")
-        .and_then(|rest| rest.split_once(".slice/"))
-        .and_then(|(uid, _)| uid.parse().ok());
-    [
-        Some(Author::Root),
-        uid.filter(|_| delegated).map(Author::User),
-    ]
-    .into_iter()
-    .flatten()
+/// The user below whose slice a path lies.
+pub(crate) fn user_of(path: &str) -> Option<u32> {
+    let (uid, _) = path
+        .strip_prefix("/user.slice/user-")?
+        .split_once(".slice/")?;
+    uid.parse().ok()
+}
+
+/// Authors whose statements about a cgroup count: root, and, if `users`, the user below whose slice it lies.
+fn authors(path: &str, users: bool) -> impl Iterator<Item = Author> {
+    let user = user_of(path).filter(|_| users).map(Author::User);
+    [Some(Author::Root), user].into_iter().flatten()
 }
 
 /// Indexes a record. Two runtimes' directories may describe the same container (Podman's storage and crun's

@@ -163,6 +163,22 @@ fn cri_o_records_the_annotations_of_a_pod_as_text_in_an_annotation() {
 }
 
 #[test]
+fn a_pod_of_cri_o_is_no_other_pod_by_what_its_creator_wrote() {
+    let root = tempfile::tempdir().unwrap();
+    let fs = fake(&[POD]);
+    let forged = r#", "justitia.io/weight": "90", "io.kubernetes.pod.uid": "ef", "io.kubernetes.pod.name": "evil",
+        "io.kubernetes.pod.namespace": "tenant""#;
+    let storage = format!("var/lib/containers/storage/overlay-containers/{ID}/userdata");
+    for dir in [storage, format!("run/crun/{ID}")] {
+        let record = format!("{dir}/config.json");
+        write(root.path(), &record, &container_of_pod(forged));
+    }
+    let of_pod = seen(&mut of_kubernetes(&fs, root.path(), &[])).remove(0);
+    let qos = (POD.to_owned(), 200, WeightSource::QosClass, None);
+    assert_eq!(of_pod, qos);
+}
+
+#[test]
 fn a_containers_annotation_is_no_weight_where_no_pods_cgroup_bounds_it() {
     let root = tempfile::tempdir().unwrap();
     let outside = format!("/system.slice/cri-containerd-{ID}.scope");

@@ -20,11 +20,11 @@ fn the_first_place_that_states_a_weight_counts() {
     );
     now(400, WeightSource::OciBlockIo);
     let db = fs.open("/app/db").unwrap();
-    db.set_xattr(xattr::WEIGHT, "250").unwrap();
+    db.set_xattr(xattr::WEIGHT_OF_DELEGATED, "250").unwrap();
     now(250, WeightSource::Xattr);
-    db.set_xattr(xattr::WEIGHT, "20000").unwrap();
+    db.set_xattr(xattr::WEIGHT_OF_DELEGATED, "20000").unwrap();
     now(400, WeightSource::OciBlockIo);
-    db.set_xattr(xattr::WEIGHT, "250").unwrap();
+    db.set_xattr(xattr::WEIGHT_OF_DELEGATED, "250").unwrap();
     let config = DiscoverConfig {
         weights: vec![
             ("/app/d*".into(), weight(700)),
@@ -326,7 +326,9 @@ fn podmans_containers_have_the_names_of_its_storage_and_cri_os_those_of_their_po
         assert_eq!(scanner.groups()[0].alias.as_deref(), name, "{text}");
     }
 
-    write(root.path(), &record, &container_of_pod(""));
+    let of_pod = r#"{"annotations": {"io.kubernetes.pod.uid": "ab-cd", "io.kubernetes.pod.name": "db-0",
+        "io.kubernetes.pod.namespace": "shop"}}"#;
+    write(root.path(), &record, of_pod);
     scanner.rescan().unwrap();
     assert_ne!(scanner.groups()[0].alias.as_deref(), Some("once"));
 }

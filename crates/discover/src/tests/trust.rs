@@ -102,6 +102,33 @@ fn a_container_of_a_users_own_docker_has_the_weight_in_its_record() {
 }
 
 #[test]
+fn the_records_of_a_trusted_user_count_for_the_directories_of_that_user_only() {
+    let root = tempfile::tempdir().unwrap();
+    let session = format!("/user.slice/user-{}.slice/docker-{ID}.scope", user());
+    let own = format!("{}/docker-{ID}.scope", delegated());
+    let path = format!("{}/{ID}/config.json", records());
+    write(root.path(), &path, WEIGHS_900);
+    give_to_user(root.path());
+    let fs = fake(&[&own, &session]);
+    for path in [delegated(), own.clone()] {
+        fs.delegate(&path, user(), false);
+    }
+    let config = DiscoverConfig {
+        trust: vec![user()],
+        ..DiscoverConfig::default()
+    };
+    let mut scanner = scanner_with(&fs, config, RuntimeDirs::under(root.path()));
+    scanner.rescan().unwrap();
+    assert_eq!(paths(&scanner), [session.as_str(), own.as_str()]);
+    let weights = scanner.groups().iter().map(|group| group.weight.get());
+    assert_eq!(weights.collect::<Vec<_>>(), [100, 900]);
+    let group = fs.open(&own).unwrap();
+    group.set_xattr(xattr::WEIGHT, "700").unwrap();
+    scanner.rescan().unwrap();
+    assert_eq!(scanner.groups()[1].weight, weight(700), "as root's word");
+}
+
+#[test]
 fn a_users_record_says_nothing_of_a_cgroup_that_is_roots() {
     let root = tempfile::tempdir().unwrap();
     let session = format!("/user.slice/user-{}.slice/session-1.scope", user());
@@ -337,6 +364,51 @@ fn only_roots_word_is_a_weight_outside_a_delegated_subtree() {
         (weights(&scanner), scanner.groups()[0].weight),
         (vec![300], weight(700))
     );
+}
+
+#[test]
+fn a_container_that_writes_to_its_cgroup_of_roots_states_no_weight_of_its_own() {
+    let docker = format!("/system.slice/docker-{ID}.scope");
+    let fs = fake(&[&docker, "/app/db"]);
+    let mut scanner = scanner(&fs, &["/app/*", "/system.slice/*"], RuntimeDirs::none());
+    let group = fs.open(&docker).unwrap();
+    group.set_xattr(xattr::WEIGHT, "10000").unwrap();
+    scanner.rescan().unwrap();
+    assert_eq!(scanner.groups()[1].weight, Weight::DEFAULT);
+    let name = scanner.attribute_of(&docker);
+    assert_eq!(name, xattr::WEIGHT_OF_DELEGATED);
+    assert_eq!(scanner.attribute_of("/app/db"), xattr::WEIGHT);
+    group.set_xattr(name, "700").unwrap();
+    scanner.rescan().unwrap();
+    assert_eq!(scanner.groups()[1].weight, weight(700));
+}
+
+#[test]
+fn a_cgroup_that_a_tenant_names_neither_takes_a_name_of_roots_nor_makes_it_ambiguous() {
+    let docker = format!("/system.slice/docker-{ID}.scope");
+    let mine = format!("{}/docker-{}.scope", delegated(), ID.replace('a', "b"));
+    let made = [
+        mine.clone(),
+        format!("{}/crun-db.scope", delegated()),
+        format!("{}/crun-other.scope", delegated()),
+        format!("{}/crun-{ID}.scope", delegated()),
+    ];
+    let fs = fake(&[&docker, &made[0], &made[1], &made[2], &made[3]]);
+    fs.delegate(&delegated(), user(), false);
+    let root = tempfile::tempdir().unwrap();
+    let record = format!("var/lib/docker/containers/{ID}");
+    write(root.path(), &format!("{record}/hostconfig.json"), "{}");
+    let named = r#"{"Name": "/db"}"#;
+    write(root.path(), &format!("{record}/config.v2.json"), named);
+    let scanner = scanned(&fs, root.path());
+    let found = |what: &str| scanner.find(what).map(|group| group.path.clone());
+    for name in ["db", ID, "0123", "0123456789ab"] {
+        assert_eq!(found(name), Some(docker.clone()), "{name}");
+    }
+    assert_eq!(found("other"), None);
+    assert_eq!(found("crun-other.scope"), None);
+    assert_eq!(found(&made[2]), Some(made[2].clone()));
+    assert_eq!(found("0123456789bb"), Some(mine), "as `docker ps` shows it");
 }
 
 #[test]

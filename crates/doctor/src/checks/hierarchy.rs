@@ -88,7 +88,7 @@ fn controllers_off(facts: &Facts, out: &mut Outcome) -> Option<()> {
     Some(())
 }
 
-/// The command that enables controllers for a group, in its parent and all further ancestors.
+/// The command that enables controllers for a group, in all its ancestors from the root on.
 fn enable(facts: &Facts, group: &GroupFacts, controllers: &[&str]) -> String {
     if let Some(unit) = remedy::unit(&group.path) {
         let accounting: Vec<&str> = controllers
@@ -101,14 +101,18 @@ fn enable(facts: &Facts, group: &GroupFacts, controllers: &[&str]) -> String {
         let unit = remedy::quoted(unit);
         return format!("systemctl set-property {unit} {}", accounting.join(" "));
     }
-    let above = group.path.rsplit_once('/').map_or("", |(above, _)| above);
+    let above = facts.ancestors(group).map(|above| above.path.as_str());
+    let mut above: Vec<&str> = above.chain([""]).collect();
+    above.reverse();
+    let file = |above: &&str| {
+        let file = format!("{}{above}/cgroup.subtree_control", facts.mount_point);
+        remedy::quoted(&file)
+    };
+    let files: Vec<String> = above.iter().map(file).collect();
     format!(
-        "echo '+{}' > {}, in every group above it first",
+        "echo '+{}' | tee {}",
         controllers.join(" +"),
-        remedy::quoted(&format!(
-            "{}{above}/cgroup.subtree_control",
-            facts.mount_point
-        ))
+        files.join(" ")
     )
 }
 

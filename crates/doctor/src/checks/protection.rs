@@ -226,7 +226,7 @@ fn recursive_missing(facts: &Facts, out: &mut Outcome) -> Option<()> {
                 .bytes("protection_bytes", own)
                 .remedy(format!(
                     "mount -o remount,memory_recursiveprot {}",
-                    facts.mount_point
+                    remedy::quoted(&facts.mount_point)
                 ))
                 .remedy("set it on the children that need protection");
         }

@@ -60,9 +60,6 @@ fn set_weight(group: &GroupFacts, out: &mut Outcome) -> Option<u32> {
         .find(|weight| *weight != Weight::DEFAULT.get())
 }
 
-/// File for the udev rule that a remedy proposes.
-const UDEV_RULE: &str = "/etc/udev/rules.d/60-bfq.rules";
-
 fn not_enforced(facts: &Facts, out: &mut Outcome) -> Option<()> {
     let groups = out.io_groups(facts)?;
     let weighted: Vec<(&GroupFacts, u32)> = groups
@@ -102,7 +99,9 @@ fn not_enforced(facts: &Facts, out: &mut Outcome) -> Option<()> {
         );
         let offered = scheduler.offered.iter().any(|name| name == BFQ);
         let load = if offered { "" } else { "modprobe bfq && " };
-        // Permanent: udev selects the scheduler whenever the disk appears.
+        // Permanent: udev selects the scheduler whenever the disk appears. A file for each disk: a second remedy
+        // keeps the first one's rule.
+        let file = remedy::quoted(&format!("/etc/udev/rules.d/60-bfq-{name}.rules"));
         let rule =
             format!("ACTION==\"add|change\", KERNEL==\"{name}\", ATTR{{queue/scheduler}}=\"bfq\"");
         let finding = out
@@ -120,7 +119,7 @@ fn not_enforced(facts: &Facts, out: &mut Outcome) -> Option<()> {
             .remedy(format!(
                 "{load}echo bfq > /sys/block/{name}/queue/scheduler"
             ))
-            .remedy(format!("echo '{rule}' > {UDEV_RULE}"));
+            .remedy(format!("echo '{rule}' > {file}"));
     }
     Some(())
 }

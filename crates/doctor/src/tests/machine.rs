@@ -260,7 +260,7 @@ pub(super) fn kernel() -> Vec<Pitfall> {
             meanwhile: nothing,
             about: group("/app/web"),
             evidence: &["no memory controller"],
-            remedy: "echo '+memory' > /sys/fs/cgroup/app/cgroup.subtree_control",
+            remedy: "echo '+memory' | tee /sys/fs/cgroup/cgroup.subtree_control /sys/fs/cgroup/app/cgroup.subtree_control",
         },
     ]
 }

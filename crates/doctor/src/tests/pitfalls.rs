@@ -1,6 +1,7 @@
 //! For every check, a host that has the pitfall: the check finds it, with its numbers.
 
 use justitia_cgroup::survey::Unread;
+use justitia_cgroup::{xattr, CgroupFs as _};
 use justitia_policy::units::{Bytes, Limit};
 
 use super::{check, gib, machine, mib, Host, GIB, MOUNTS};
@@ -445,6 +446,67 @@ fn a_remedy_keeps_the_backslashes_of_a_unit_in_a_shell() {
         words.lines().any(|word| word == r"system-my\x2dapp.slice"),
         "{remedy}: {words}"
     );
+}
+
+#[test]
+fn a_mount_point_with_a_space_stays_one_word_of_a_remedy() {
+    let host = Host::healthy();
+    let mounts = MOUNTS.replace("/sys/fs/cgroup", r"/sys/fs/c\040g");
+    let mounts = mounts.replace(",memory_recursiveprot", "");
+    host.files.set("/proc/self/mountinfo", &mounts);
+    let controllers = "/sys/fs/c g/cgroup.controllers";
+    host.files.set(controllers, "cpu io memory pids\n");
+    host.group("/app/db", |group| group.low = mib(0));
+    host.group("/app/web", |group| group.low = mib(0));
+    let report = host.report();
+    let remedy = &check(&report, "recursiveprot-missing").findings[0].remedy[0];
+    assert!(remedy.ends_with(" '/sys/fs/c g'"), "{remedy}");
+}
+
+#[test]
+fn the_rules_of_two_disks_are_two_files() {
+    let host = Host::healthy();
+    for disk in ["sda", "sdb"] {
+        for (file, text) in [
+            ("device/model", "disk\n"),
+            ("size", "1000000\n"),
+            ("dev", if disk == "sda" { "8:0\n" } else { "8:16\n" }),
+            ("queue/scheduler", "[none] bfq\n"),
+        ] {
+            host.files.set(&format!("/sys/block/{disk}/{file}"), text);
+        }
+    }
+    let mounts = format!("{MOUNTS}42 40 8:16 / /b rw - ext4 /dev/sdb rw\n");
+    host.files.set("/proc/self/mountinfo", &mounts);
+    let report = host.report();
+    let findings = &check(&report, "weights-not-enforced").findings;
+    let target = |remedy: &Vec<String>| {
+        let (_, file) = remedy.last().unwrap().rsplit_once(" > ").unwrap();
+        file.to_owned()
+    };
+    let targets: Vec<_> = findings.iter().map(|found| target(&found.remedy)).collect();
+    let rules = ["sda", "sdb"].map(|disk| format!("/etc/udev/rules.d/60-bfq-{disk}.rules"));
+    assert_eq!(targets, rules);
+}
+
+#[test]
+fn a_weight_that_a_container_wrote_itself_is_nobodys_request() {
+    let host = Host::healthy();
+    host.group("/app/db", |db| {
+        db.io_weight = Some(100);
+        db.bfq_weight = None;
+    });
+    let docker = "/system.slice/docker-0123456789ab.scope";
+    host.group(docker, |docker| docker.file = Bytes::mib(1));
+    host.files
+        .set("/sys/block/sda/queue/scheduler", "[none] bfq\n");
+    let group = host.fs.open(docker).unwrap();
+    group.set_xattr(xattr::WEIGHT, "800").unwrap();
+    fine(&host.report(), "weights-not-enforced");
+    group.set_xattr(xattr::WEIGHT_OF_DELEGATED, "700").unwrap();
+    let report = host.report();
+    let evidence = &check(&report, "weights-not-enforced").findings[0].evidence;
+    assert!(evidence.contains("has 700"), "{evidence}");
 }
 
 #[test]

@@ -15,16 +15,16 @@
 //! agent in a pid namespace of its own: the iterator over threads would not see all of them.
 
 use std::env;
-use std::fs::{self, File};
+use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use justitia_cgroup::{has_nohz_full, GroupId};
+use justitia_cgroup::{has_nohz_full, sees_all_processes, GroupId};
 use libbpf_rs::{Link, Object};
 use rustix::time::{clock_gettime, ClockId};
 
@@ -138,7 +138,7 @@ impl Reads {
             object: Arc::clone(object),
             counters: Arc::clone(counters),
             reads,
-            looks: looks.filter(|_| !has_nohz_full() && sees_all_threads()),
+            looks: looks.filter(|_| !has_nohz_full() && sees_all_processes()),
             programs,
             most_per_s: 0.0,
             slots: Mutex::default(),
@@ -376,13 +376,6 @@ fn seen_in<'a>(
         };
         (*group, seen)
     })
-}
-
-/// True in the initial pid namespace.
-fn sees_all_threads() -> bool {
-    // PROC_PID_INIT_INO of the kernel.
-    const INITIAL: u64 = 0xEFFF_FFFC;
-    fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == INITIAL)
 }
 
 /// CPU time that this takes in the calling thread.

@@ -2,7 +2,7 @@
 //!
 //! - Throughput: growth of a counter of `SHOW GLOBAL STATUS`, `Com_commit` by default.
 //! - Latency: that of a query of the user's; otherwise the mean of all statements since the last look, where
-//!   the performance schema is on (times there are picoseconds); otherwise that of `SELECT 1`, which tells
+//!   the performance schema is on and the user may read it (times there are picoseconds); otherwise that of `SELECT 1`, which tells
 //!   little more than that the server answers.
 //! - Waiting: statements running beyond those that may run at once (`Threads_running` without our own), pages
 //!   being read (`Innodb_data_pending_reads`), or transactions that wait for row locks
@@ -65,7 +65,7 @@ pub struct Session {
     work: Rate,
     /// Number of statements and their total time at the last look.
     statements: Option<(f64, f64)>,
-    /// True if the performance schema is on; `None`: not known yet.
+    /// True if the performance schema is on and the user may read it; `None`: not known yet.
     schema: Option<bool>,
 }
 
@@ -175,10 +175,20 @@ impl Config {
         if session.schema != Some(true) {
             return session.time_of(CANARY).map(Some);
         }
-        let totals: Vec<(Option<f64>, Option<f64>)> = session.rows(
+        let work = session.connection.query(
             "SELECT CAST(SUM(count_star) AS DOUBLE), CAST(SUM(sum_timer_wait) AS DOUBLE) FROM \
              performance_schema.events_statements_summary_global_by_event_name",
-        )?;
+        );
+        let mut denied = false;
+        let totals = within(&session.runtime, session.limit, "MySQL", work, |error| {
+            denied = is_denied(error);
+            said("MySQL", error)
+        });
+        if denied {
+            session.schema = Some(false);
+            return session.time_of(CANARY).map(Some);
+        }
+        let totals: Vec<(Option<f64>, Option<f64>)> = totals?;
         Ok(match totals[..] {
             [(Some(count), Some(time))] => mean(&mut session.statements, count, time / PICO),
             _ => None,
@@ -244,6 +254,11 @@ fn waiting(status: &HashMap<String, f64>, parallel: f64) -> Option<f64> {
     let others = of(RUNNING)? - 1.0;
     let engine = [PENDING_READS, ROW_LOCK_WAITS].into_iter().filter_map(of);
     Some(engine.fold(beyond(others, parallel), f64::max))
+}
+
+/// True if the user lacks the right to read.
+fn is_denied(error: &Error) -> bool {
+    matches!(error, Error::Server(said) if matches!(said.code, 1044 | 1142))
 }
 
 fn said(server: &str, error: &Error) -> Trouble {

@@ -185,6 +185,26 @@ fn mariadb_counts_transactions_and_waiting_statements() {
 
 #[test]
 #[ignore = "needs the servers of scripts/setup --test; make test runs it"]
+fn a_user_without_the_right_to_read_the_schema_gets_the_latency_of_a_query_that_reads_nothing() {
+    let (_server, config) = server(true);
+    let mut target = Mysql::new(config.clone());
+    ready(&mut target);
+    let mut owner = connect(&config);
+    owner.query_drop("CREATE USER probe@'127.0.0.1'");
+    let user = Some("probe".into());
+    let config = Config { user, ..config };
+    let mut target = Mysql::new(config.clone());
+    let seen = target.measure().unwrap();
+    assert!(seen.latency_seconds.is_some() && seen.note.is_some());
+    owner.query_drop("GRANT SELECT ON performance_schema.* TO probe@'127.0.0.1'");
+    let mut target = Mysql::new(config);
+    until(&mut target, |seen| {
+        seen.latency_seconds.is_some() && seen.note.is_none()
+    });
+}
+
+#[test]
+#[ignore = "needs the servers of scripts/setup --test; make test runs it"]
 fn mariadb_stopped_killed_and_started_again() {
     let (mut server, config) = server(false);
     let mut target = Mysql::new(config.clone());

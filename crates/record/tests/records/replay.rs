@@ -147,6 +147,50 @@ fn after_a_gap_the_replay_goes_on_from_the_recorded_state() {
 }
 
 #[test]
+fn ticks_that_were_missed_do_not_change_the_recorded_bandwidth() {
+    let mut run = Run::new(Config::default(), &[100, 800]);
+    let mut given = run.ticks(10);
+    run.ticks(7);
+    given.push(Tick {
+        missed: 7,
+        ..run.tick(true)
+    });
+    let other = Options {
+        objective: Some(Objective::Strict),
+        ..Options::as_recorded()
+    };
+    let [same, other] =
+        [Options::as_recorded(), other].map(|options| summary(&replay(&recorded(&given), options)));
+    assert!(other.open_loop && !same.open_loop);
+    let rates = |summary: &Summary| {
+        let groups = summary.groups.iter();
+        groups.map(|group| group.bytes_per_s).collect::<Vec<_>>()
+    };
+    assert_eq!(rates(&same), rates(&other));
+    assert!(rates(&same).iter().all(Option::is_some));
+    assert_eq!(same.seconds.to_bits(), other.seconds.to_bits());
+}
+
+#[test]
+fn a_group_that_has_anothers_id_after_a_reboot_has_its_own_sums() {
+    let mut run = Run::new(Config::default(), &[100, 800]);
+    let before = run.ticks(10);
+    let mut after = before.clone();
+    for tick in &mut after {
+        for group in &mut tick.snapshot.groups {
+            group.path = format!("/other{}", group.path);
+        }
+    }
+    let replayed = |ticks: &[Tick]| replay(&recorded(ticks), Options::as_recorded());
+    let alone = summary(&replayed(&before));
+    let both = summary(&[replayed(&before), replayed(&after)].concat());
+    assert_eq!((alone.groups.len(), both.groups.len()), (2, 4));
+    for (group, alone) in both.groups.iter().zip(&alone.groups) {
+        assert_eq!((&group.path, group.writes), (&alone.path, alone.writes));
+    }
+}
+
+#[test]
 fn the_same_record_and_options_give_the_same_steps() {
     let given = Run::new(Config::default(), &[100, 200, 800]).ticks(30);
     let bytes = recorded(&given);

@@ -115,3 +115,25 @@ fn a_group_is_found_by_path_or_by_a_name_that_only_it_has() {
     assert_eq!(report.find("0123").unwrap().id, 5, "as IDs are shortened");
     assert!(report.find("db").is_none() && report.find("").is_none());
 }
+
+#[test]
+fn a_group_that_a_tenant_names_takes_no_name_of_roots() {
+    let (id, mine) = ("0123456789ab", "ba9876543210");
+    let mut tick = tick(&["/docker/a", "/user/db", "/user/c", "/user/d"]);
+    for group in &mut tick.snapshot.groups[1..] {
+        group.delegated = true;
+    }
+    let names = [(1, "db"), (2, "db"), (3, id), (4, mine)].map(|(id, name)| {
+        let named = Names {
+            name: name.to_owned(),
+            ..Names::default()
+        };
+        (GroupId(id), named)
+    });
+    tick.names = Arc::new(names.into());
+    let report = report(&tick);
+    let found = |name: &str| report.find(name).map(|group| group.id);
+    assert_eq!(found("db"), Some(1), "its owner's word, not the tenant's");
+    assert_eq!([found("/user/db"), found(mine)], [Some(2), Some(4)]);
+    assert_eq!([found("c"), found("0123"), found("ba98")], [None; 3]);
+}

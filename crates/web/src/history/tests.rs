@@ -254,15 +254,22 @@ fn decisions_are_bounded() {
 }
 
 #[test]
-fn a_group_that_has_no_verdict_yet_has_no_bandwidth() {
+fn a_group_that_holds_groups_is_not_counted_beside_them() {
     let mut history = History::default();
     let mut tick = example::tick(1, 3);
+    // `/app/db` is a pod, and its container is in place of `/app/mail`.
+    tick.snapshot.groups[2].path = "/app/db/main".into();
     tick.plan.verdicts.remove(1);
     let now = Instant::now();
     history.push(&report(&tick), now);
     let answer = json(&history, 0, now);
-    assert!(cell(&answer, 0, "/app/db", "bytes_per_s").is_null());
-    assert!(cell(&answer, 0, "/app/mail", "bytes_per_s").is_number());
+    let paths: Vec<&Json> = answer["groups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|g| &g["path"])
+        .collect();
+    assert_eq!(paths, ["/app/web", "/app/db/main"]);
 }
 
 #[test]

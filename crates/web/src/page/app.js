@@ -8,6 +8,8 @@ import { bytes, count, element, fixed, percent, plural, shortNames, span } from 
 import { Groups, showDecisions } from "./tables.js";
 
 const PATIENCE_MS = 4000;
+// For the whole history, about a megabyte. The server's patience is as long.
+const LONG_PATIENCE_MS = 30_000;
 const LONGEST_PAUSE_MS = 5000;
 const OTHERS = "others";
 
@@ -40,15 +42,19 @@ function choose(path) {
   show();
 }
 
-async function ask(path) {
-  const answer = await fetch(path, { signal: AbortSignal.timeout(PATIENCE_MS), cache: "no-store" });
+async function ask(path, patienceMs = PATIENCE_MS) {
+  const answer = await fetch(path, { signal: AbortSignal.timeout(patienceMs), cache: "no-store" });
   if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
   return answer.json();
 }
 
+function askHistory(since) {
+  return ask(`/api/history?since=${since}`, since === 0 ? LONG_PATIENCE_MS : PATIENCE_MS);
+}
+
 async function update() {
   const report = await ask("/api/status");
-  if (!data.take(await ask(`/api/history?since=${data.since()}`))) data.take(await ask("/api/history?since=0"));
+  if (!data.take(await askHistory(data.since()))) data.take(await askHistory(0));
   data.report = report;
 }
 
@@ -137,8 +143,10 @@ function showLegend(series) {
     return button;
   });
   const items = buttons.map((button) => element("li", {}, button));
-  if (data.report.groups.length > series.length) {
-    items.push(element("li", { class: "others" }, swatch("var(--other)"), element("span", {}, `${OTHERS} (${data.report.groups.length - series.length})`)));
+  // Groups that hold groups have no color and are not drawn.
+  const others = data.report.groups.filter((group) => group.color).length - series.length;
+  if (others > 0) {
+    items.push(element("li", { class: "others" }, swatch("var(--other)"), element("span", {}, `${OTHERS} (${others})`)));
   }
   legend.replaceChildren(...items);
   buttons.find((button) => button.dataset.path === focused)?.focus();

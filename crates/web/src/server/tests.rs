@@ -6,6 +6,8 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use justitia_report::example;
 
 use super::*;
+use crate::connection::SENDING_LARGE;
+use crate::http::Answer;
 use crate::tests::{address, told};
 
 fn server(groups: usize) -> (Server, Arc<Latest>) {
@@ -150,6 +152,36 @@ fn clients_that_do_not_listen_hold_up_only_each_other_and_not_for_long() {
     assert!(text.ends_with("# EOF\n"), "it still had its place");
     drop(deaf);
     assert!(exchange(&server, SCRAPE).ends_with("# EOF\n"));
+}
+
+#[test]
+fn an_answer_that_is_cut_off_does_not_look_whole() {
+    let (server, _) = server(3000);
+    let mut stream = connect(&server);
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .unwrap();
+    // The rest is longer than the connection's buffers.
+    stream.read_exact(&mut [0; 100]).unwrap();
+    drop(server);
+    let error = stream.read_to_end(&mut Vec::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_long_answer_has_a_longer_deadline_which_the_page_shares() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (socket, _) = listener.accept().unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let now = Instant::now();
+    let mut connection = Connection::new(Wire::new(socket, None).unwrap(), now);
+    let answer = Answer::ok("text/plain", vec![0; 64 << 20]);
+    connection.answer(answer, false, true, now);
+    assert_eq!(connection.deadline(), now + SENDING_LARGE);
+    let page = include_str!("../page/app.js").replace('_', "");
+    let patience = format!("const LONGPATIENCEMS = {};", SENDING_LARGE.as_millis());
+    assert!(page.contains(&patience), "{patience}");
 }
 
 #[test]

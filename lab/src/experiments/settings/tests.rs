@@ -1,8 +1,8 @@
 //! Valid command lines, and the errors of invalid ones.
 
 use super::*;
-use crate::analysis::record::Series;
 use crate::load::Load;
+use crate::protocol::Series;
 use crate::protocol::{Lie, Sample};
 use crate::tests::fixture::asked as settings;
 use justitia_machine::job_disk::{DISK_BYTES, REPORT_OFFSET};

@@ -138,6 +138,22 @@ fn ticks_streamed_by_an_agent_are_recorded_and_come_back() {
 }
 
 #[test]
+fn the_time_to_record_ends_without_a_tick() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    let board = Arc::new(Board::new(Setup::default()));
+    let server = Server::listen(&settings.socket(), board).unwrap();
+    let agent = ticks::follow(&settings.socket()).unwrap();
+    let mut recorder = recorder(&dir.path().join("silent.jrec"));
+    recorder.end = Some(Duration::from_millis(100));
+    let stop = Arc::default();
+    recorder.set_deadline(&stop);
+    recorder.follow(agent, &settings, &stop).unwrap();
+    assert_eq!(recorder.ticks, 0);
+    drop(server);
+}
+
+#[test]
 fn failures_keep_their_kind() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("there.jrec");

@@ -1,6 +1,6 @@
 //! Renders a replay: the record, a summary, each group, and the writes that differ.
 
-use justitia_policy::plan::{Knob, Plan, Value, Write};
+use justitia_policy::plan::{Knob, Plan, Write};
 use justitia_policy::snapshot::GroupId;
 use justitia_policy::Config;
 use justitia_record::{path_of, Difference, GroupSummary, Session, Source, Step, Summary};
@@ -8,7 +8,9 @@ use justitia_report::text::word;
 use serde_json::json;
 
 use super::Record;
-use crate::output::{bandwidth, bytes, megabytes_per_s, percent, ratio, Page, Screen, Table};
+use crate::output::{
+    bandwidth, bytes, knob_value, megabytes_per_s, percent, ratio, Page, Screen, Table,
+};
 
 const OPEN_LOOP: &str = "Open loop: the recorded host does not react to these decisions; \
 bandwidth stays as recorded.\n";
@@ -119,8 +121,8 @@ fn push_differences(text: &mut Page, summary: &Summary, screen: Screen) {
         summary.differences
     );
     let table = Table::of(first)
-        .right("AT", 0, |difference| format!("{:.3}", difference.at_s))
         .left("GROUP", 0, |difference| difference.group.clone())
+        .right("AT", 0, |difference| format!("{:.3}", difference.at_s))
         .left("KNOB", 0, |difference| difference.knob.to_string())
         .right("THEN", 0, |difference| {
             difference.then.as_ref().map(written)
@@ -301,10 +303,5 @@ fn weight_words(weight: Option<impl ToString>) -> Option<String> {
 
 /// The value of a write.
 fn written(write: &Write) -> String {
-    match write.value {
-        Value::Limit(limit) => limit
-            .bytes()
-            .map_or_else(|| "max".into(), |bytes| bytes.to_string()),
-        value => value.to_string(),
-    }
+    knob_value(&write.value.to_string(), write.knob.is_memory())
 }

@@ -3,7 +3,7 @@
 
 use justitia_policy::config::Mode;
 use justitia_policy::plan::Knob;
-use justitia_report::status::GroupStatus;
+use justitia_report::status::{GroupStatus, Report};
 use justitia_report::text::printable;
 use ratatui::text::{Line, Span};
 
@@ -41,12 +41,12 @@ pub(crate) fn lines(
             let half = width / 2 - 1;
             let mut left = history(past, row, half, theme);
             left.extend(knobs(group, half, theme));
-            let right = numbers(row, group, width - half - 2, theme);
+            let right = numbers(&picture.report, row, group, width - half - 2, theme);
             lines.extend(beside(left, right, half));
         } else {
             lines.extend(history(past, row, width, theme));
             lines.extend(knobs(group, width, theme));
-            lines.extend(numbers(row, group, width, theme));
+            lines.extend(numbers(&picture.report, row, group, width, theme));
         }
         lines.extend(writes(picture, past, width, theme));
     } else {
@@ -110,7 +110,13 @@ fn history(past: &Past, row: &Row, width: usize, theme: Theme) -> Vec<Line<'stat
 }
 
 /// The values without a sparkline, as many per line as fit.
-fn numbers(row: &Row, group: &GroupStatus, width: usize, theme: Theme) -> Vec<Line<'static>> {
+fn numbers(
+    report: &Report,
+    row: &Row,
+    group: &GroupStatus,
+    width: usize,
+    theme: Theme,
+) -> Vec<Line<'static>> {
     let number = |field| row.values.number(field);
     let size = |field| format::limit(number(field));
     let verdict = group.verdict.as_ref();
@@ -142,7 +148,7 @@ fn numbers(row: &Row, group: &GroupStatus, width: usize, theme: Theme) -> Vec<Li
             format::ratio(number(Field::Reclaim)),
             format::ratio(number(Field::Throttled)),
         ),
-        format!("color {}", printable(&color::words(group))),
+        format!("color {}", printable(&color::words(report, group))),
         format!("working set {}", format::size(working_set)),
     ];
     let mut lines: Vec<String> = Vec::new();

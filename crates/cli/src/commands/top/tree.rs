@@ -1,6 +1,7 @@
 //! Arranges the groups as a tree of their paths.
 //!
-//! Managed groups are below their ancestors. An unmanaged ancestor shows the sums of the groups below it. A
+//! Managed groups are below their ancestors. An ancestor shows the sums of the groups below it; a managed one
+//! shows its own values where they are known, such as its weight and its page cache. A
 //! chain of unmanaged ancestors with one child each is one line.
 
 use std::collections::BTreeMap;
@@ -27,7 +28,7 @@ pub(crate) fn tree(report: &Report, filter: &str, sort: Sort, unicode: bool) -> 
     let values = values(report);
     let mut root = Node::default();
     for (group, values) in report.groups.iter().zip(&values) {
-        if wanted(&group.path, filter) {
+        if wanted(group, filter) {
             root.insert(&group.path, (group.id, values));
         }
     }
@@ -61,14 +62,17 @@ impl<'a> Node<'a> {
         node.group = Some(group);
     }
 
-    /// Computes the numbers of every node: a managed group has its own, an ancestor the sums.
+    /// Computes the numbers of every node: a managed group has its own, an ancestor the sums. A managed
+    /// ancestor, such as a pod, has no verdict: what it lacks are the sums.
     fn add_up(&mut self) {
         for node in self.below.values_mut() {
             node.add_up();
         }
+        let sum = || Values::sum(&self.below.values().map(|node| &node.values));
         self.values = match self.group {
-            Some((_, values)) => values.clone(),
-            None => Values::sum(&self.below.values().map(|node| &node.values)),
+            Some((_, own)) if self.below.is_empty() => own.clone(),
+            Some((_, own)) => own.or(&sum()),
+            None => sum(),
         };
     }
 
@@ -127,6 +131,7 @@ mod tests {
     use super::super::columns::Field;
     use super::super::tests::{group, report};
     use super::*;
+    use justitia_report::status::Names;
 
     const BY_NAME: Sort = Sort::by(Field::Group);
 
@@ -156,6 +161,24 @@ mod tests {
     }
 
     #[test]
+    fn a_filter_finds_the_names_of_the_list() {
+        let mut shop = group("/k/3f1c", 100);
+        shop.names = Some(Names {
+            kind: "container".into(),
+            name: "shop".into(),
+            ..Names::default()
+        });
+        let rows = tree(
+            &report(vec![shop, group("/k/other", 100)]),
+            "SHOP",
+            BY_NAME,
+            true,
+        );
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0].path, "/k/3f1c");
+    }
+
+    #[test]
     fn an_ancestor_shows_the_sum_of_what_is_below_it() {
         let groups = vec![group("/k/a", 100), group("/k/b", 300)];
         let rows = tree(&report(groups), "", BY_NAME, true);
@@ -165,6 +188,29 @@ mod tests {
             (None, None)
         );
         assert!((rate(0) - rate(1) - rate(2)).abs() < 1.0);
+    }
+
+    #[test]
+    fn a_managed_ancestor_shows_its_own_page_cache_and_the_bandwidth_below_it() {
+        let mut groups = vec![
+            group("/k/pod", 300),
+            group("/k/pod/a", 100),
+            group("/k/pod/b", 200),
+        ];
+        groups[0].verdict = None;
+        groups.push(group("/k/other", 100));
+        let rows = tree(&report(groups), "", BY_NAME, true);
+        let labels: Vec<&str> = rows.iter().map(|row| row.label.as_str()).collect();
+        assert_eq!(labels, ["/k", "├ other", "└ pod", "  ├ a", "  └ b"]);
+        let number = |at: usize, field| rows[at].values.number(field).unwrap();
+        assert!((number(2, Field::Rate) - 300.0 * 3e4).abs() < 1.0);
+        assert!((number(0, Field::Rate) - 400.0 * 3e4).abs() < 1.0);
+        assert!((number(2, Field::Weight) - 300.0).abs() < 1e-9);
+        assert!((number(2, Field::Low) - f64::from(300 << 20)).abs() < 1.0);
+        let own = f64::from(300 << 20) * 0.75;
+        assert!((number(2, Field::Cache) - own).abs() < 1.0);
+        let below = number(3, Field::Share) + number(4, Field::Share);
+        assert!((number(2, Field::Share) - below).abs() < 1e-9);
     }
 
     #[test]

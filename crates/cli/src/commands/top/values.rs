@@ -102,6 +102,17 @@ impl Values {
         }
     }
 
+    /// These values, and the `other` ones where these are unknown.
+    pub(crate) fn or(&self, other: &Values) -> Values {
+        let mut values = self.clone();
+        for (number, other) in values.numbers.iter_mut().zip(other.numbers) {
+            *number = number.or(other);
+        }
+        values.threshold = values.threshold.or(other.threshold);
+        values.ideal = values.ideal.or(other.ideal);
+        values
+    }
+
     /// The sums over groups, for values that can be added. One unknown part makes a sum unknown.
     pub(crate) fn sum<'a>(parts: &(impl Iterator<Item = &'a Values> + Clone)) -> Values {
         use Field::{Cache, Entitled, Rate, Reclaim, Refaults, Throttled};

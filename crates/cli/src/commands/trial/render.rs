@@ -69,7 +69,7 @@ fn table(text: &mut Page, trial: &Trial, screen: Screen) {
         .right("OF IDEAL", 0, |group| ratio(group.of_ideal()))
         .right("HIT", 2, |group| percent(group.hit_ratio))
         .right("CACHE", 1, |group| bytes(group.file_bytes))
-        .right("ENTITLED", 1, |group| bytes(Some(group.entitlement_bytes)))
+        .right("ENTITLED", 1, |group| bytes(group.entitlement_bytes))
         .right("MEMORY.HIGH", 3, |group| match group.memory_high_bytes {
             Some(high) => bytes(Some(high)),
             None => "as it is".into(),
@@ -135,7 +135,7 @@ fn page_cache(trial: &Trial) -> Vec<String> {
     let waited = trial.groups.iter().filter(|group| group.waited_s > 0.0);
     let lacks: Vec<u64> = waited
         .filter_map(|group| {
-            let (held, share) = (group.file_bytes?, group.entitlement_bytes);
+            let (held, share) = (group.file_bytes?, group.entitlement_bytes?);
             ((held as f64) < LACKS * share as f64).then(|| share - held)
         })
         .collect();

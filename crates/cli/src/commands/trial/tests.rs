@@ -141,7 +141,7 @@ fn a_reader_that_waits_below_its_share_of_the_page_cache_is_reported() {
         waited_s,
         hit_ratio: Some(0.5),
         file_bytes: Some(file << 20),
-        entitlement_bytes: 200 << 20,
+        entitlement_bytes: Some(200 << 20),
         ..Tried::default()
     };
     let trial = Trial {
@@ -159,6 +159,38 @@ fn a_reader_that_waits_below_its_share_of_the_page_cache_is_reported() {
         "{page}"
     );
     assert!(page.contains("50.0%  100.0 MiB  200.0 MiB"), "{page}");
+}
+
+#[test]
+fn a_group_without_a_verdict_has_no_entitlement() {
+    let fake = FakeFs::new();
+    for path in ["/app/pod", "/app/pod/main"] {
+        fake.mkdir(path);
+    }
+    let settings = Settings {
+        manage: vec!["/app/*".into(), "/app/pod/*".into()],
+        ..Settings::default()
+    };
+    let fs: Fs = fake.clone();
+    let mut observer = Observer::new(fs, settings.discover(), RuntimeDirs::none()).unwrap();
+    let mut tally = Tally::new(&settings);
+    let tick = Tick {
+        snapshot: observer.observe().snapshot,
+        ..Tick::default()
+    };
+    tally.see(tick, Duration::from_secs(1));
+    let trial = tally.finish();
+    let of = |path: &str| {
+        trial
+            .groups
+            .iter()
+            .find(|group| group.path == path)
+            .unwrap()
+    };
+    assert_eq!(of("/app/pod").entitlement_bytes, None);
+    assert!(of("/app/pod/main").entitlement_bytes.is_some());
+    let page = rendered(&trial);
+    assert!(page.line("/app/pod ").contains(" -     as it is"), "{page}");
 }
 
 #[test]

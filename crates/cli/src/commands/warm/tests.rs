@@ -79,6 +79,29 @@ fn reading_stops_before_the_group_holds_more_than_it_may() {
 }
 
 #[test]
+fn no_room_is_needed_once_there_is_nothing_left_to_read() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("empty"), []).unwrap();
+    let found = files::find(&[dir.path().to_owned()]).unwrap();
+    let fake = FakeFs::new();
+    fake.mkdir("/app/db");
+    let fs: Fs = fake.clone();
+    let group = fs.open("/app/db").unwrap();
+    fake.update("/app/db", |group| group.file = Bytes::mib(64));
+    assert!(warm(&found, &group, Bytes::mib(64)).unwrap().complete);
+}
+
+#[test]
+fn a_group_that_holds_groups_cannot_pay() {
+    let mut report = example();
+    let error = unknown(&report, &report.groups[1]);
+    assert_eq!(error.remedy, "try again in a second");
+    report.groups[1].path = "/app".into();
+    let error = unknown(&report, &report.groups[1]);
+    assert!(error.remedy.contains("--group"), "{error}");
+}
+
+#[test]
 fn a_caller_outside_of_all_groups_must_name_the_payer() {
     let report = example();
     let error = payer(&report, "/user.slice/me", false).unwrap_err();
