@@ -244,7 +244,7 @@ fn a_group_is_explained_and_an_unknown_one_is_answered_with_the_known_ones() {
     let text = run().said("explain");
     for words in [
         "/app/heavy (cgroup ",
-        "800 from xattr user.justitia.weight",
+        "800 from xattr justitia.weight",
         "memory.low",
         "low_latency",
     ] {

@@ -568,7 +568,7 @@ impl KnobStatus {
 pub fn source_words(source: WeightSource) -> &'static str {
     match source {
         WeightSource::Config => "configuration",
-        WeightSource::Xattr => "xattr user.justitia.weight",
+        WeightSource::Xattr => "xattr justitia.weight",
         WeightSource::PodAnnotation => "pod annotation justitia.io/weight",
         WeightSource::PodCap => "pod annotation, capped for its namespace",
         WeightSource::OciAnnotation => "OCI annotation io.justitia.weight",

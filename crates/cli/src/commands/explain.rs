@@ -178,7 +178,7 @@ pub(crate) mod tests {
         let group = report.named("db").unwrap();
         let text = render(&report, group, Screen::FILE);
         for words in [
-            "800 from xattr user.justitia.weight",
+            "800 from xattr justitia.weight",
             "88.9% of the managed weight",
             "390.0 MiB of page cache are not reclaimed",
             "0.93 of its ideal",
