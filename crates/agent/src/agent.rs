@@ -313,7 +313,7 @@ impl Agent {
         // At once after a knob became the user's: the next agent must not take it back.
         let mut due = now.saturating_sub(self.saved_at) >= handover::SAVE_EVERY
             || std::mem::take(&mut self.applier.gave_up);
-        // Nor must it find a knob held without the reason.
+        // The next agent must not find a knob held by a decision that the state does not know.
         let is_saved = || matches!(handover::exists(&self.settings.state_dir), Ok(true));
         due |= std::mem::take(&mut self.applier.new_hold) && is_saved();
         if !self.settings.hand_over || !due {

@@ -104,9 +104,6 @@ pub struct Report {
     pub host: HostStatus,
     /// Managed groups, parents before children.
     pub groups: Vec<GroupStatus>,
-    /// IDs of those that lie below a directory that root delegated.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub delegated: Vec<u64>,
     /// Disks that BFQ schedules, or that io.cost could.
     #[serde(default)]
     pub devices: Vec<DeviceStatus>,
@@ -145,6 +142,9 @@ pub struct GroupStatus {
     pub path: String,
     /// The cgroup ID.
     pub id: u64,
+    /// It lies below a directory that root delegated, so a tenant named it.
+    #[serde(default)]
+    pub delegated: bool,
     /// Flattened in JSON.
     #[serde(flatten)]
     pub names: Option<Names>,
@@ -348,7 +348,6 @@ impl Report {
             .map(|verdict| (verdict.group, verdict))
             .collect();
         let sharing_is_seen = tick.snapshot.shared.is_some();
-        let delegated = tick.snapshot.groups.iter().filter(|group| group.delegated);
         let groups = tick.snapshot.groups.iter().filter_map(|group| {
             let verdict = verdicts.get(&group.id);
             let verdict = verdict.map(|verdict| VerdictStatus::new(verdict, sharing_is_seen));
@@ -380,7 +379,6 @@ impl Report {
                 stalled: tick.plan.host,
             },
             groups: groups.collect(),
-            delegated: delegated.map(|group| group.id.0).collect(),
             devices: devices.collect(),
             guard: GuardStatus::of(tick),
             gate: tick.gate.as_ref().map(GateStatus::of),
@@ -403,7 +401,7 @@ impl Report {
         let called = |group: &GroupStatus, is: &dyn Fn(&str) -> bool| {
             group.names.as_ref().is_some_and(|of| is(&of.name))
         };
-        let roots = |group: &GroupStatus| !self.delegated.contains(&group.id);
+        let roots = |group: &GroupStatus| !group.delegated;
         let begins = |id: &str| name.len() >= 4 && is_id(id) && id.starts_with(name);
         only(&|group| group.path == exact)
             .or_else(|| only(&|group| roots(group) && called(group, &|of| of == name)))
@@ -424,7 +422,14 @@ impl Report {
     pub fn named(&self, name: &str) -> crate::Result<&GroupStatus> {
         self.find(name).ok_or_else(|| {
             let paths = self.groups.iter().map(|group| group.path.as_str());
+            let mut tenants = self.groups.iter().filter(|group| group.delegated);
+            let called =
+                |group: &GroupStatus| group.names.as_ref().is_some_and(|of| of.name == name);
             let remedy = match self.groups.len() {
+                _ if tenants.any(called) => {
+                    "a tenant gave a group this name: use its path, which justitia status shows"
+                        .to_owned()
+                }
                 0 => "no group is managed yet: see justitia status".to_owned(),
                 1..=8 => format!("managed groups: {}", paths.collect::<Vec<_>>().join(" ")),
                 _ => "see justitia status for the managed groups".to_owned(),
@@ -469,6 +474,7 @@ impl GroupStatus {
         Some(GroupStatus {
             path: group.path.clone(),
             id: group.id.0,
+            delegated: group.delegated,
             names: tick.names.get(&group.id).cloned(),
             weight: group.weight?.get(),
             weight_source: group.weight_source,

@@ -215,6 +215,7 @@ pub(crate) mod tests {
             weight_source: WeightSource::Default,
             current_bytes: None,
             file_bytes: None,
+            delegated: false,
             names: None,
             total: Totals::default(),
             verdict: None,
@@ -226,6 +227,7 @@ pub(crate) mod tests {
         let db = GroupStatus {
             path: "/app/db".into(),
             id: 41,
+            delegated: false,
             weight: 800,
             weight_source: WeightSource::Xattr,
             current_bytes: Some(300 << 20),
@@ -279,7 +281,6 @@ pub(crate) mod tests {
                 ..HostStatus::default()
             },
             groups: vec![db, new],
-            delegated: Vec::new(),
             guard: None,
             watch: Vec::new(),
             gate: None,

@@ -14,6 +14,7 @@ pub(crate) const GROUP: &[Field] = &[
     field("groups[].namespace", "", "Its Kubernetes namespace."),
     field("groups[].pod", "", "Its Kubernetes pod."),
     field("groups[].container", "", "Its name within the Kubernetes pod."),
+    field("groups[].delegated", "", "True below a directory that root delegated: a tenant named the group."),
     field("groups[].weight_source", "", "Source of the weight; the metric has the cgroup ID too.")
         .metric(
             "justitia_group",

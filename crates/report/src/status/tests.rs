@@ -131,9 +131,12 @@ fn a_group_that_a_tenant_names_takes_no_name_of_roots() {
         (GroupId(id), named)
     });
     tick.names = Arc::new(names.into());
-    let report = report(&tick);
+    let mut report = report(&tick);
     let found = |name: &str| report.find(name).map(|group| group.id);
     assert_eq!(found("db"), Some(1), "its owner's word, not the tenant's");
     assert_eq!([found("/user/db"), found(mine)], [Some(2), Some(4)]);
     assert_eq!([found("c"), found("0123"), found("ba98")], [None; 3]);
+    report.groups.remove(0);
+    let error = report.named("db").unwrap_err();
+    assert!(error.remedy.contains("use its path"), "{error}");
 }

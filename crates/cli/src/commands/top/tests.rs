@@ -54,6 +54,7 @@ pub(crate) fn group(path: &str, weight: u32) -> GroupStatus {
         weight_source: WeightSource::Xattr,
         current_bytes: Some(bytes * 2),
         file_bytes: Some(bytes * 3 / 4),
+        delegated: false,
         names: None,
         total: Totals::default(),
         verdict: Some(VerdictStatus {
