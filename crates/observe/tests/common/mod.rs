@@ -271,8 +271,18 @@ impl TestFile {
 
     /// True for each page in the range that is resident. Waits for I/O under way.
     pub(crate) fn resident(&self, pages: Range<u64>) -> Vec<bool> {
-        self.wait_for_disk();
-        self.map.resident(pages)
+        let file = self.open();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        loop {
+            self.wait_for_disk();
+            let resident = self.map.resident(pages.clone());
+            let seen = resident.iter().filter(|page| **page).count() as u64;
+            // A read is no longer in flight a moment before its pages are up to date.
+            if cached(&file, &pages).is_none_or(|cached| cached <= seen) {
+                return resident;
+            }
+            assert!(Instant::now() < deadline, "pages do not become readable");
+        }
     }
 
     /// Number of its pages that are resident.
@@ -295,6 +305,25 @@ impl TestFile {
             assert!(Instant::now() < deadline, "the disk does not rest: {text}");
         }
     }
+}
+
+/// Number of a file's pages in this range that are in the page cache, readable or not yet (`cachestat(2)`). `None`
+/// before Linux 6.5.
+fn cached(file: &File, pages: &Range<u64>) -> Option<u64> {
+    const CACHESTAT: libc::c_long = 451;
+    let range = [pages.start * PAGE, (pages.end - pages.start) * PAGE];
+    let mut counts = [0_u64; 5];
+    // SAFETY: both arrays have the size of the kernel's structures and live across the call.
+    let answer = unsafe {
+        libc::syscall(
+            CACHESTAT,
+            file.as_raw_fd(),
+            range.as_ptr(),
+            counts.as_mut_ptr(),
+            0_u64,
+        )
+    };
+    (answer == 0).then_some(counts[0])
 }
 
 /// `posix_fadvise` on a whole file.
