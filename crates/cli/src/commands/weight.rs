@@ -32,7 +32,7 @@ Examples:
   justitia weight /app/db 800
   justitia weight /app/db --unset")]
 pub(crate) struct WeightArgs {
-    /// Path of the group relative to the cgroup2 mount, or its last part if the group is managed and root's
+    /// Path of the group relative to the cgroup2 mount, or the name of a managed group that no tenant made
     #[arg(value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: Option<String>,
     /// The new weight, 1 to 10000
