@@ -130,15 +130,21 @@ fn a_recording_that_began_in_the_middle_is_replayed_alike() {
     assert_eq!(summary(&steps).began_anew, 1);
 }
 
-#[test]
-fn after_a_gap_the_replay_goes_on_from_the_recorded_state() {
-    let mut run = Run::new(Config::default(), &[100, 800]);
+/// Ticks of which seven in a row are missing.
+fn with_a_gap(run: &mut Run) -> Vec<Tick> {
     let mut given = run.ticks(10);
     run.ticks(7);
     given.push(Tick {
         missed: 7,
         ..run.tick(true)
     });
+    given
+}
+
+#[test]
+fn after_a_gap_the_replay_goes_on_from_the_recorded_state() {
+    let mut run = Run::new(Config::default(), &[100, 800]);
+    let mut given = with_a_gap(&mut run);
     given.extend(run.ticks(5));
     let steps = replay(&recorded(&given), Options::as_recorded());
     assert!(steps.iter().all(Step::same));
@@ -149,12 +155,7 @@ fn after_a_gap_the_replay_goes_on_from_the_recorded_state() {
 #[test]
 fn ticks_that_were_missed_do_not_change_the_recorded_bandwidth() {
     let mut run = Run::new(Config::default(), &[100, 800]);
-    let mut given = run.ticks(10);
-    run.ticks(7);
-    given.push(Tick {
-        missed: 7,
-        ..run.tick(true)
-    });
+    let given = with_a_gap(&mut run);
     let other = Options {
         objective: Some(Objective::Strict),
         ..Options::as_recorded()
