@@ -51,11 +51,8 @@ pub(crate) struct DoctorArgs {
 pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     let settings = settings::load(&args.output.config)?;
     let facts = survey(&settings, Duration::from_secs(args.seconds))?;
-    let group = args
-        .group
-        .as_deref()
-        .map(|name| find(&facts, name))
-        .transpose()?;
+    let group = args.group.as_deref().map(|name| path_of(&settings, name));
+    let group = group.map(|path| find(&facts, &path)).transpose()?;
     let report = examine(&facts, &settings.silences, group);
     output::print(args.output.json, &report, |screen| {
         render::render(&report, screen)
@@ -100,6 +97,13 @@ fn managed(settings: &Settings) -> Known<HashSet<String>> {
     }
 }
 
+/// The path of a managed group that an agent knows by this name; otherwise the name.
+fn path_of(settings: &Settings, name: &str) -> String {
+    let report = ask(&settings.socket()).ok();
+    let path = report.and_then(|report| report.find(name).map(|group| group.path.clone()));
+    path.unwrap_or_else(|| name.to_owned())
+}
+
 /// The path of the group with this path, or of the only group whose path ends with it.
 fn find<'a>(facts: &'a Facts, name: &str) -> Result<&'a str> {
     if let Err(unread) = &facts.tree {
@@ -120,7 +124,7 @@ fn find<'a>(facts: &'a Facts, name: &str) -> Result<&'a str> {
         )),
         (None, _) => Err(Error::usage(
             format!("there is no cgroup {name}"),
-            "give its path relative to the cgroup2 mount, as systemd-cgls shows it",
+            "give its path relative to the cgroup2 mount, as systemd-cgls shows it, or a name that justitia status shows",
         )),
     }
 }
@@ -140,5 +144,37 @@ fn verdict(report: &Report) -> Result<()> {
             "run it as root on the host, for at least one second; the output lists what is missing",
         )),
         Verdict::Silenced | Verdict::Fine => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use justitia_agent::socket::{Board, Server};
+    use justitia_report::example;
+    use justitia_report::status::{Names, Setup};
+
+    use super::*;
+
+    #[test]
+    fn a_group_has_the_names_that_the_agent_shows() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            state_dir: dir.path().to_owned(),
+            ..Settings::default()
+        };
+        assert_eq!(path_of(&settings, "shop/db-0"), "shop/db-0", "no agent");
+        let mut tick = example::tick(1, 3);
+        let group = &tick.snapshot.groups[0];
+        let (id, path) = (group.id, group.path.clone());
+        let shop = Names {
+            name: "shop/db-0".into(),
+            ..Names::default()
+        };
+        tick.names = Arc::new([(id, shop)].into());
+        let board = Board::new(Setup::default());
+        board.post(tick);
+        let _server = Server::listen(&settings.socket(), Arc::new(board)).unwrap();
+        assert_eq!(path_of(&settings, "shop/db-0"), path);
+        assert_eq!(path_of(&settings, "/other"), "/other");
     }
 }
