@@ -59,6 +59,7 @@ updates() { # 800-AS-WRITTEN 300-AS-WRITTEN
     cd /run/page && mv yaml compose.yaml
     follow
     patiently weighs db 400
+    patiently weighs shop-web-1 200
     look $driver.page
     $justitia status 2>&1 | tell "$driver.table"
     say "the page"
