@@ -31,6 +31,7 @@ updates() { # 800-AS-WRITTEN 300-AS-WRITTEN
     look $driver.run
     # A weight that takes precedence over Docker's, so that the agent writes another block weight.
     $justitia weight heavy 400
+    patiently weighs heavy 400
     patiently leaves heavy "$1"
     docker update --cpu-shares 512 heavy
     docker update --blkio-weight 300 heavy
