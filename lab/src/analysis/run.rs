@@ -25,7 +25,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// What went wrong although the guest reported, in words of our own.
+    /// Troubles of a guest that reported all the same, one sentence each.
     pub fn troubles(&self) -> Vec<String> {
         let count = self.kernel_complaints.len();
         let complained =

@@ -359,7 +359,7 @@ impl Common {
     }
 }
 
-/// What each group read between two readings of the counters. Nothing of a slot whose owner changed.
+/// Reads of each group between two readings of the counters. A slot whose owner changed yields none.
 fn seen_in<'a>(
     before: &'a [Counted],
     after: &'a [Counted],

@@ -2,7 +2,8 @@
 //!
 //! - Throughput: growth of a counter of `SHOW GLOBAL STATUS`, `Com_commit` by default.
 //! - Latency: that of a query of the user's; otherwise the mean of all statements since the last look, where
-//!   the performance schema is on and the user may read it (times there are picoseconds); otherwise that of `SELECT 1`, which tells
+//!   the performance schema is on and the user may read it (times there are picoseconds); otherwise that of
+//!   `SELECT 1`, which tells
 //!   little more than that the server answers.
 //! - Waiting: statements running beyond those that may run at once (`Threads_running` without our own), pages
 //!   being read (`Innodb_data_pending_reads`), or transactions that wait for row locks
