@@ -32,6 +32,7 @@ pub use guard::{RootStream, Surroundings, TimedCommand, TimedWeight};
 pub use knobs::KnobDifference;
 pub use lie::Lie;
 pub use overhead::{Observing, OverheadJob, OverheadLoad, OverheadReport, ProgramCost, Window};
+pub(crate) use series::column;
 pub use series::{Sample, Series};
 pub use tenant::{Attack, Attacks, TenantReport, TENANT};
 pub use wait_profile::{Doing, Place, WaitProfile};

@@ -76,9 +76,6 @@ pub struct Series {
 impl Series {
     /// The columns of these samples.
     pub fn of(samples: &[Sample]) -> Self {
-        fn column<T>(samples: &[Sample], field: impl Fn(&Sample) -> T) -> Vec<T> {
-            samples.iter().map(field).collect()
-        }
         Self {
             at_s: column(samples, |s| s.at_s),
             read_bytes: column(samples, |s| s.read_bytes),
@@ -123,6 +120,11 @@ impl Series {
     pub fn end_s(&self) -> Option<f64> {
         self.at_s.last().copied()
     }
+}
+
+/// One column of samples.
+pub(crate) fn column<S, T>(samples: &[S], field: impl Fn(&S) -> T) -> Vec<T> {
+    samples.iter().map(field).collect()
 }
 
 #[cfg(test)]

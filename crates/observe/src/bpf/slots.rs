@@ -2,8 +2,8 @@
 //!
 //! A slot is given back when its group is no longer watched. It then rests for [`RESTS`] samples before
 //! another group may have it. Programs that resolved the old group have ended by then: they take
-//! microseconds, and samples are a tick apart. A window of counted
-//! reads is longer, so it notes the owner, too. No I/O here.
+//! microseconds, and samples are a tick apart. A window of counted reads is longer, so it notes the owner, too. No
+//! I/O here.
 
 use std::collections::{HashMap, HashSet};
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::protocol::column;
 use crate::protocol::databases::{Color, DatabaseSample};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -74,10 +75,6 @@ impl Series {
             })
             .collect()
     }
-}
-
-fn column<T>(samples: &[DatabaseSample], field: impl Fn(&DatabaseSample) -> T) -> Vec<T> {
-    samples.iter().map(field).collect()
 }
 
 #[cfg(test)]
