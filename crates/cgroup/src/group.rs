@@ -75,6 +75,8 @@ pub trait Directory: Send + Sync {
 pub struct Quirks {
     /// `memory.reclaim` refused a `swappiness=` argument (before Linux 6.9).
     pub no_swappiness: AtomicBool,
+    /// No process is outside of our pid namespace, so one without a pid has ended.
+    pub sees_all_processes: bool,
 }
 
 /// Something to poll.
@@ -256,16 +258,12 @@ impl Group {
         }
     }
 
-    /// An extended attribute of the directory as text; `None` when it is not set or not text.
-    pub fn xattr(&self, name: &str) -> Result<Option<String>, Error> {
+    /// An extended attribute of the directory as text; `None` when it is not set, too long or not text.
+    pub fn xattr(&self, name: &'static str) -> Result<Option<String>, Error> {
         let mut buffer = Buffer::new();
-        match self.0.xattr(name, &mut buffer) {
-            Ok(()) => Ok(std::str::from_utf8(buffer.bytes())
-                .ok()
-                .map(|text| text.trim_end_matches('\0').trim().to_owned())),
-            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
-            Err(errno) => Err(self.error("extended attributes", errno)),
-        }
+        let set = self.read_xattr(name, &mut buffer)? == Attribute::Set;
+        let text = std::str::from_utf8(buffer.bytes()).ok().filter(|_| set);
+        Ok(text.map(|text| text.trim_end_matches('\0').trim().to_owned()))
     }
 
     /// Reads the bytes of an extended attribute into the buffer, without validating them: the process that
@@ -295,13 +293,14 @@ impl Group {
     }
 
     /// Appends the processes directly in this cgroup. A threaded cgroup (`EOPNOTSUPP`) has none
-    /// of its own. A process outside of our pid namespace is an error, after the others are appended.
+    /// of its own. A process that may be outside of our pid namespace is an error, after the others are appended.
     pub fn pids(&self, buffer: &mut Buffer, out: &mut Vec<u32>) -> Result<(), Error> {
         let file = File::CgroupProcs;
-        if self.read_if_there(file, buffer)? && !parse::proc::pids(buffer.bytes(), out) {
-            return Err(self.error(file.name(), Errno::SRCH));
+        let all = !self.read_if_there(file, buffer)? || parse::proc::pids(buffer.bytes(), out);
+        if all || self.0.quirks().sees_all_processes {
+            return Ok(());
         }
-        Ok(())
+        Err(self.error(file.name(), Errno::SRCH))
     }
 
     /// Bytes read from and written to each block device (`io.stat`); `false` without the file.

@@ -4,6 +4,7 @@
 //! It is for those who look at every cgroup of a host once, as the doctor does. [`crate::Scanner`] keeps the
 //! agent's list of managed groups, with the same order of preference.
 
+use justitia_cgroup::{xattr, Owner};
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
 
@@ -19,6 +20,7 @@ use crate::{
 pub struct Owners {
     manage: Vec<Glob>,
     weights: Vec<(Glob, Weight)>,
+    trust: Vec<u32>,
     kubernetes: KubernetesConfig,
     records: Records,
 }
@@ -33,6 +35,7 @@ impl Owners {
         Ok(Owners {
             manage: manage.collect::<Result<_, _>>()?,
             weights: weighted(&config.weights)?,
+            trust: config.trust.clone(),
             kubernetes: config.kubernetes.clone(),
             records,
         })
@@ -52,6 +55,23 @@ impl Owners {
         named
             .filter(|kind| *kind != Kind::Service)
             .or_else(recorded)
+    }
+
+    /// The attributes that may state a group's weight, the one that comes first before the other. `owner` is its
+    /// directory's; `inside`: it lies below a container, or below a directory that root delegated.
+    pub fn attributes(
+        &self,
+        path: &str,
+        owner: Option<Owner>,
+        inside: bool,
+    ) -> &'static [&'static str] {
+        let named = kind::of_path(path).is_some_and(|named| named.kind == Kind::Container);
+        let recorded = self.records.is_container(path, false);
+        match owner.filter(|owner| owner.is_trusted(&self.trust)) {
+            _ if inside && !recorded => &[xattr::WEIGHT_OF_DELEGATED, xattr::WEIGHT],
+            Some(owner) if owner.uid != 0 || !(named || recorded) => &[xattr::WEIGHT],
+            _ => &[xattr::WEIGHT_OF_DELEGATED],
+        }
     }
 
     /// The weight stated for a group; `xattr` is the text of its attribute.
@@ -91,6 +111,24 @@ mod tests {
         assert_eq!(owners.workload("/system.slice/cron.service"), None);
         let container = "/system.slice/docker-0123456789ab.scope";
         assert_eq!(owners.workload(container), Some(Kind::Container));
+    }
+
+    #[test]
+    fn a_container_of_a_trusted_user_states_its_weight_as_that_user_and_one_of_roots_does_not() {
+        let mut owners = owners();
+        owners.trust = vec![1000];
+        let container = "/system.slice/docker-0123456789ab.scope";
+        let attributes = |uid, path| {
+            let owner = Some(Owner {
+                uid,
+                ..Owner::default()
+            });
+            owners.attributes(path, owner, false)
+        };
+        assert_eq!(attributes(1000, container), [xattr::WEIGHT]);
+        assert_eq!(attributes(0, container), [xattr::WEIGHT_OF_DELEGATED]);
+        assert_eq!(attributes(0, "/app/db"), [xattr::WEIGHT]);
+        assert_eq!(attributes(1001, "/app/db"), [xattr::WEIGHT_OF_DELEGATED]);
     }
 
     #[test]

@@ -8,7 +8,9 @@
 //! A directory is root's if only root, or a user whom the configuration trusts, may write it. The owner of
 //! the topmost directory that is not root's owns everything below it. Groups are managed there, too, but the
 //! weights stated there divide the entitlement of that topmost directory ([`Weighed`]). The walk below it has
-//! a bound, because its owner can make any number of cgroups.
+//! a bound, because its owner can make any number of cgroups. The same holds below a container whose directory
+//! is root's, because the container's root may write there; only what a runtime recorded as a container of
+//! root's is not the container's (crun makes a group `container` below the scope that systemd makes).
 //!
 //! Something that cannot be read is one [`Problem`], and the walk goes on. Known groups below it stay.
 
@@ -65,7 +67,7 @@ struct Place {
     top: Option<usize>,
 }
 
-/// A topmost delegated directory, and how much of it was walked.
+/// A topmost delegated directory or a container of root's, and how much of it was walked.
 struct Top {
     path: String,
     directories: usize,
@@ -86,6 +88,17 @@ struct Walk {
 }
 
 impl Walk {
+    /// Records a topmost delegated directory.
+    fn add_top(&mut self, path: &str) -> usize {
+        self.tops.push(Top {
+            path: path.to_owned(),
+            directories: 0,
+            groups: 0,
+            told: false,
+        });
+        self.tops.len() - 1
+    }
+
     /// True if this path, or one above it, could not be read, so that its groups are unknown.
     fn is_unread(&self, path: &str) -> bool {
         let covers = |unread: &String| path == unread || is_below(path, unread);
@@ -169,7 +182,7 @@ impl Scanner {
     pub fn attribute_of(&self, path: &str) -> &'static str {
         let owner = self.fs.owner(path, None);
         let roots = owner.is_ok_and(|owner| owner.is_trusted(&self.trust));
-        if roots && !self.is_roots_container(path) {
+        if roots && !self.is_delegated(path) && !self.is_roots_container(path) {
             xattr::WEIGHT
         } else {
             xattr::WEIGHT_OF_DELEGATED
@@ -247,32 +260,34 @@ impl Scanner {
         while let Some(parent) = open.pop() {
             let root = parent.path.is_empty();
             let path = if root { "/" } else { &parent.path };
-            let most = parent.top.map_or(usize::MAX, |top| {
+            let is_top = parent.top.is_none() && self.is_roots_container(&parent.path);
+            let inside = parent.top.or_else(|| is_top.then(|| walk.add_top(path)));
+            let most = inside.map_or(usize::MAX, |top| {
                 // One more shows whether there are more.
                 MOST_DIRECTORIES + 1 - walk.tops[top].directories.min(MOST_DIRECTORIES)
             });
             let listed = self.fs.children(path, most, &mut children);
             match listed {
                 Err(error) if root => return Err(error),
-                Err(error) => self.leave_unread(walk, parent.top, &parent.path, &error),
+                Err(error) => self.leave_unread(walk, inside, &parent.path, &error),
                 Ok(()) => {}
             }
             for child in children.drain(..) {
-                let mut place = Place {
-                    path: format!("{}/{}", parent.path, child.name),
-                    top: parent.top,
-                };
+                let path = format!("{}/{}", parent.path, child.name);
+                let is_roots = is_top && self.records.is_container(&path, false);
+                let top = inside.filter(|_| !is_roots);
+                let mut place = Place { path, top };
                 if self.exclude.iter().any(|glob| glob.matches(&place.path)) {
                     continue;
                 }
-                if let Some(top) = parent.top {
+                if let Some(top) = inside {
                     walk.tops[top].directories += 1;
                     if walk.tops[top].directories > MOST_DIRECTORIES {
                         self.note_bound(walk, top, "cgroups", MOST_DIRECTORIES);
                         break;
                     }
                 }
-                let standing = match self.standing(&mut place, &mut walk.tops) {
+                let standing = match self.standing(&mut place, walk) {
                     Ok(standing) => standing,
                     Err(error) => {
                         self.leave_unread(walk, place.top, &place.path, &error);
@@ -295,20 +310,14 @@ impl Scanner {
     }
 
     /// Finds out whose a directory is. Records a topmost delegated one.
-    fn standing(&self, place: &mut Place, tops: &mut Vec<Top>) -> Result<Standing, Error> {
+    fn standing(&self, place: &mut Place, walk: &mut Walk) -> Result<Standing, Error> {
         if place.top.is_some() {
             return Ok(Standing::Inside);
         }
         if self.fs.owner(&place.path, None)?.is_trusted(&self.trust) {
             return Ok(Standing::Roots);
         }
-        place.top = Some(tops.len());
-        tops.push(Top {
-            path: place.path.clone(),
-            directories: 0,
-            groups: 0,
-            told: false,
-        });
+        place.top = Some(walk.add_top(&place.path));
         Ok(Standing::DelegationRoot)
     }
 

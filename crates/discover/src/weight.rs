@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use justitia_cgroup::{xattr, Attribute, Buffer, Error, Group, GroupId};
+use justitia_cgroup::{xattr, Error, Group, GroupId};
 use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
@@ -22,7 +22,7 @@ pub(crate) enum Standing {
     /// Root delegated its directory, or it is a container, whose root may write to root's directory. Its weight
     /// counts outside, so only root may state it.
     DelegationRoot,
-    /// It lies below a delegated directory. Its weight counts inside, whoever stated it.
+    /// It lies below a delegated directory, or below a container. Its weight counts inside, whoever stated it.
     Inside,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn of_group(
     stated: Stated,
     file: Option<Weight>,
 ) -> Result<(Weight, WeightSource), Error> {
-    let attribute = |name| attribute(group, name);
+    let attribute = |name| group.xattr(name).map(|text| parse(&text?));
     let by_config = configured
         .iter()
         .find(|(glob, _)| glob.matches(group.path()));
@@ -69,13 +69,6 @@ pub(crate) fn of_group(
     let by_file = file.map(|weight| (weight, WeightSource::IoWeight));
     let stated = stated.first.or(by_file).or(stated.last);
     Ok(stated.unwrap_or((Weight::DEFAULT, WeightSource::Default)))
-}
-
-fn attribute(group: &Group, name: &'static str) -> Result<Option<Weight>, Error> {
-    let mut buffer = Buffer::new();
-    let set = group.read_xattr(name, &mut buffer)? == Attribute::Set;
-    let text = std::str::from_utf8(buffer.bytes()).unwrap_or_default();
-    Ok(parse(text.trim_end_matches('\0')).filter(|_| set))
 }
 
 /// The weight in the kernel's files, unless it is the default. `io.weight` comes first: systemd writes the

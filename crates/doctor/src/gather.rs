@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use justitia_cgroup::parse::{host, io, memory, single};
 use justitia_cgroup::survey::{page_size, HostFacts, HostFiles, Known, Unread};
 use justitia_cgroup::{xattr, Buffer, Child, Error, File, Fs, Group, GroupId};
-use justitia_discover::{Kind, Owners};
+use justitia_discover::Owners;
 use justitia_policy::units::Bytes;
 
 use crate::facts::{no_second_look, Facts, GroupFacts, Knobs};
@@ -77,15 +77,15 @@ struct Walk<'a> {
     owners: &'a Owners,
     managed: Known<HashSet<String>>,
     buffer: Buffer,
-    /// Identity and time of the first read for each of the facts' groups. The groups are not kept open: there
-    /// may be more of them than a process may have open files.
-    seen: Vec<(GroupId, Instant)>,
+    /// Identity and time of the first read for each of the facts' groups, and true if others than root may make
+    /// groups below it. The groups are not kept open: there may be more of them than a process may have open files.
+    seen: Vec<(GroupId, Instant, bool)>,
 }
 
 impl Walk<'_> {
     fn whole_tree(&mut self, fs: &Fs) {
         let root = fs.open("/").and_then(|root| {
-            self.group(&root, None)?;
+            self.group(fs, &root, None)?;
             Ok(root)
         });
         match root {
@@ -109,7 +109,7 @@ impl Walk<'_> {
                 let path = format!("{}/{}", parent.trim_end_matches('/'), child.name);
                 let seen = fs
                     .open(&path)
-                    .and_then(|group| self.group(&group, Some(next)));
+                    .and_then(|group| self.group(fs, &group, Some(next)));
                 match seen {
                     Ok(()) => {
                         let at = self.facts.groups.len() - 1;
@@ -131,16 +131,17 @@ impl Walk<'_> {
     }
 
     /// Reads each file of a group once. An error means that the group is gone.
-    fn group(&mut self, group: &Group, parent: Option<usize>) -> Result<(), Error> {
+    fn group(&mut self, fs: &Fs, group: &Group, parent: Option<usize>) -> Result<(), Error> {
         let path = group.path().to_owned();
         let seen = Instant::now();
         let buffer = &mut self.buffer;
         // The root has statistics but neither limits nor weights, and its pressure is the host's.
         let inner = parent.map(|_| group);
         let workload = self.owners.workload(&path);
-        // A container may write the other attribute itself.
-        let also = Some(xattr::WEIGHT).filter(|_| workload != Some(Kind::Container));
-        let asked = match stated(group, also) {
+        let inside = parent.is_some_and(|at| self.seen[at].2);
+        let owner = fs.owner(&path, None).ok();
+        let names = self.owners.attributes(&path, owner, inside);
+        let asked = match stated(group, names) {
             Ok(xattr) => Ok(self.owners.weight(&path, xattr.as_deref())),
             Err(error) if error.is_gone() => return Err(error),
             Err(error) => Err(unread(&path, &error)),
@@ -201,14 +202,15 @@ impl Walk<'_> {
             self.facts.reclaim = Some(group.has(File::MemoryReclaim));
         }
         self.facts.groups.push(facts);
-        self.seen.push((group.id(), seen));
+        let delegates = names.contains(&xattr::WEIGHT_OF_DELEGATED);
+        self.seen.push((group.id(), seen, delegates));
         Ok(())
     }
 
     /// Reads the counters again. A group that vanished meanwhile has none.
     fn second_look(&mut self, fs: &Fs, least: Duration) {
         let buffer = &mut self.buffer;
-        for (facts, (id, seen)) in self.facts.groups.iter_mut().zip(&self.seen) {
+        for (facts, (id, seen, _)) in self.facts.groups.iter_mut().zip(&self.seen) {
             facts.window_s = Some(seen.elapsed().max(least).as_secs_f64());
             let opened = match fs.open(&facts.path) {
                 // Another group that reuses the path.
@@ -240,12 +242,10 @@ fn again<T>(
     }
 }
 
-/// The attribute in which a group's weight is stated.
-fn stated(group: &Group, also: Option<&'static str>) -> Result<Option<String>, Error> {
-    match (group.xattr(xattr::WEIGHT_OF_DELEGATED)?, also) {
-        (None, Some(name)) => group.xattr(name),
-        (text, _) => Ok(text),
-    }
+/// The first of these attributes that is set.
+fn stated(group: &Group, names: &[&'static str]) -> Result<Option<String>, Error> {
+    let mut texts = names.iter().map(|name| group.xattr(name));
+    texts.find(|text| *text != Ok(None)).unwrap_or(Ok(None))
 }
 
 /// Reads a file of a group; the root (`None`) does not have it.

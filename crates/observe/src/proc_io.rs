@@ -116,17 +116,22 @@ impl ProcIo {
             self.accounts.push(accounts.remove(&id).unwrap_or_default());
             self.places.insert(id, index);
         }
-        // Of a group that is no longer listed, those that ended may be debts of parents that still are.
-        let (places, buffer) = (&self.places, &mut self.buffer);
-        let ended = |(&pid, tracked): (&u32, &mut Tracked)| {
-            let dropped = !places.contains_key(&tracked.group);
-            (dropped && tracked.process.io(buffer) == Err(Errno::SRCH)).then_some(pid)
+        // In a group that is no longer listed, a process stays if its parent stays, which may wait for it later.
+        let (places, processes) = (&self.places, &self.processes);
+        let is_listed = |pid| {
+            let tracked = processes.get(&pid);
+            tracked.is_some_and(|tracked| places.contains_key(&tracked.group))
         };
-        let ended = self.processes.iter_mut().filter_map(ended).collect();
-        self.end_all(ended);
-        let places = &self.places;
-        self.processes
-            .retain(|_, tracked| places.contains_key(&tracked.group));
+        let mut pids: Vec<u32> = processes.keys().copied().collect();
+        pids.sort_unstable();
+        let mut stay = HashSet::new();
+        for pid in pids {
+            let parent = processes[&pid].parent;
+            if is_listed(pid) || is_listed(parent) || stay.contains(&parent) {
+                stay.insert(pid);
+            }
+        }
+        self.processes.retain(|pid, _| stay.contains(pid));
         let by_path: HashMap<&str, usize> = groups
             .iter()
             .enumerate()

@@ -339,6 +339,23 @@ fn a_child_in_a_group_that_left_the_list_is_counted_once() {
 }
 
 #[test]
+fn a_child_that_is_a_zombie_when_its_group_leaves_the_list_is_counted_once() {
+    let mut host = Host::new(&["/a", "/b"]);
+    host.fs.spawn(10, "/a");
+    host.fs.spawn_child(11, "/b", 10);
+    host.fs.spawn_child(12, "/b", 11);
+    host.sample();
+    host.fs.process_io(11, 0, 1000);
+    host.fs.process_io(12, 0, 500);
+    host.sample();
+    host.groups.pop();
+    host.sample();
+    host.fs.reap(12);
+    host.fs.reap(11);
+    assert_eq!(host.read_and_written().1, Some(0));
+}
+
+#[test]
 fn a_process_that_is_listed_twice_loses_nothing() {
     let mut host = Host::new(&["/a", "/b"]);
     for group in ["/a", "/b"] {

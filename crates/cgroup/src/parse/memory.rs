@@ -1,7 +1,7 @@
 //! `memory.stat`, `memory.events`, the limit files; `/proc/meminfo` and `/proc/zoneinfo`.
 //!
-//! Units: bytes in `memory.stat` but for the `workingset_*` and `pg*` counters, which are pages;
-//! kB in meminfo; pages in zoneinfo.
+//! Units: bytes in `memory.stat` but for the `workingset_*` counters, which are pages; kB in meminfo; pages in
+//! zoneinfo.
 
 use justitia_policy::snapshot::Memory;
 use justitia_policy::units::{Bytes, Limit};
@@ -14,19 +14,13 @@ use super::{keyed, lines, number, words};
 pub struct MemoryStat {
     pub anon: Option<u64>,
     pub file: Option<u64>,
-    pub kernel: Option<u64>,
     pub shmem: Option<u64>,
     pub file_mapped: Option<u64>,
     pub file_dirty: Option<u64>,
     pub file_writeback: Option<u64>,
     pub active_file: Option<u64>,
-    pub inactive_file: Option<u64>,
     pub workingset_refault_file: Option<u64>,
     pub workingset_activate_file: Option<u64>,
-    pub pgscan: Option<u64>,
-    pub pgsteal: Option<u64>,
-    pub pgscan_proactive: Option<u64>,
-    pub pgsteal_proactive: Option<u64>,
 }
 
 /// Parses `memory.stat`.
@@ -36,19 +30,13 @@ pub fn stat(text: &[u8]) -> MemoryStat {
         let field = match key {
             b"anon" => &mut stat.anon,
             b"file" => &mut stat.file,
-            b"kernel" => &mut stat.kernel,
             b"shmem" => &mut stat.shmem,
             b"file_mapped" => &mut stat.file_mapped,
             b"file_dirty" => &mut stat.file_dirty,
             b"file_writeback" => &mut stat.file_writeback,
             b"active_file" => &mut stat.active_file,
-            b"inactive_file" => &mut stat.inactive_file,
             b"workingset_refault_file" => &mut stat.workingset_refault_file,
             b"workingset_activate_file" => &mut stat.workingset_activate_file,
-            b"pgscan" => &mut stat.pgscan,
-            b"pgsteal" => &mut stat.pgsteal,
-            b"pgscan_proactive" => &mut stat.pgscan_proactive,
-            b"pgsteal_proactive" => &mut stat.pgsteal_proactive,
             _ => continue,
         };
         *field = Some(value);
@@ -136,8 +124,6 @@ pub struct MemInfo {
     pub dirty: Option<Bytes>,
     /// `SwapTotal`.
     pub swap_total: Option<Bytes>,
-    /// `SwapFree`.
-    pub swap_free: Option<Bytes>,
 }
 
 impl MemInfo {
@@ -162,7 +148,6 @@ pub fn meminfo(text: &[u8]) -> MemInfo {
             Some(b"AnonPages:") => &mut info.anon,
             Some(b"Dirty:") => &mut info.dirty,
             Some(b"SwapTotal:") => &mut info.swap_total,
-            Some(b"SwapFree:") => &mut info.swap_free,
             _ => continue,
         };
         *field = words

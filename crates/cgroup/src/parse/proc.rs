@@ -65,8 +65,8 @@ pub fn process_stat(text: &[u8]) -> Option<ProcessStat> {
     })
 }
 
-/// Appends the processes of `cgroup.procs`. A process of a pid namespace we cannot see is shown
-/// as 0 and left out: the result is false then.
+/// Appends the processes of `cgroup.procs`. A process of a pid namespace we cannot see, or one that ended during
+/// the read, is shown as 0 and left out: the result is false then.
 pub fn pids(text: &[u8], out: &mut Vec<u32>) -> bool {
     let mut all = true;
     for pid in lines(text).filter_map(number).map(u32::try_from) {

@@ -8,7 +8,7 @@ use super::*;
 
 const MEMORY_STAT: &[u8] = b"anon 1048576\nfile 8388608\nkernel 40960\nshmem 4096\n\
 file_mapped 12288\nfile_dirty 100\nfile_writeback 20\nactive_file 5\ninactive_file 6\n\
-workingset_refault_file 7\nworkingset_activate_file 8\npgscan 9\npgsteal 10\n";
+workingset_refault_file 7\npgscan 9\nworkingset_activate_file 8\n";
 
 #[test]
 fn page_cache_is_file_without_shmem() {
@@ -21,9 +21,9 @@ fn page_cache_is_file_without_shmem() {
 
 #[test]
 fn a_counter_the_kernel_lacks_is_unknown() {
-    let stat = memory::stat(MEMORY_STAT);
-    assert_eq!(stat.pgsteal, Some(10));
-    assert_eq!(stat.pgsteal_proactive, None);
+    let stat = memory::stat(b"workingset_refault_file 7\n");
+    assert_eq!(stat.workingset_refault_file, Some(7));
+    assert_eq!(stat.workingset_activate_file, None);
 }
 
 #[test]
@@ -281,7 +281,7 @@ proptest! {
         let complete = MEMORY_STAT[..cut].iter().rposition(|&byte| byte == b'\n').map_or(0, |n| n + 1);
         let before = memory::stat(&MEMORY_STAT[..complete]);
         prop_assert!(before.anon.is_none() || before.anon == whole.anon);
-        prop_assert!(torn.pgsteal.is_none() || cut + 3 > MEMORY_STAT.len());
+        prop_assert!(torn.workingset_activate_file.is_none() || cut + 2 > MEMORY_STAT.len());
     }
 
     #[test]

@@ -41,9 +41,6 @@ struct Cache {
     kept: [Option<Kept>; CACHED],
     /// Misses left until a missing file is looked for again; 0: not known to be missing.
     missing: [u8; File::ALL.len()],
-    /// For each file: true if it can be written, and the number of queries for which that answer still
-    /// stands.
-    writable: [(bool, u8); File::ALL.len()],
 }
 
 /// A directory of the cgroup2 file system, or an ordinary one in tests.
@@ -155,15 +152,7 @@ impl Directory for RealDirectory {
     }
 
     fn can_write(&self, file: File) -> bool {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let (there, stands) = &mut cache.writable[file as usize];
-        if *stands > 0 {
-            *stands -= 1;
-            return *there;
-        }
-        *there = fs::accessat(&self.dir, file.name(), Access::WRITE_OK, AtFlags::empty()).is_ok();
-        *stands = LOOK_AGAIN;
-        *there
+        fs::accessat(&self.dir, file.name(), Access::WRITE_OK, AtFlags::empty()).is_ok()
     }
 
     fn xattr(&self, name: &str, buffer: &mut Buffer) -> Result<(), Errno> {

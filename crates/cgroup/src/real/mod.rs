@@ -87,7 +87,10 @@ impl RealFs {
         Ok(RealFs {
             root,
             shared: Arc::new(Shared {
-                quirks: Quirks::default(),
+                quirks: Quirks {
+                    sees_all_processes: sees_all_processes(),
+                    ..Quirks::default()
+                },
                 budget,
                 sign,
             }),

@@ -374,6 +374,20 @@ fn a_process_that_joins_a_cgroup_is_listed_in_it() {
 }
 
 #[test]
+fn a_process_that_ended_during_the_read_hides_no_other_where_all_processes_are_seen() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::write(root.path().join("cgroup.procs"), "5\n0\n7\n").unwrap();
+    let group = RealFs::on_directory(root.path())
+        .unwrap()
+        .open("/")
+        .unwrap();
+    let mut pids = Vec::new();
+    let read = group.pids(&mut Buffer::new(), &mut pids);
+    assert_eq!(pids, [5, 7]);
+    assert_eq!(read.is_ok(), sees_all_processes());
+}
+
+#[test]
 fn one_handle_at_a_time_claims_the_cgroups_whatever_others_lock() {
     use rustix::fs::{flock, FlockOperation};
     let root = tempfile::tempdir().unwrap();

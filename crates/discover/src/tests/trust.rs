@@ -384,6 +384,59 @@ fn a_container_that_writes_to_its_cgroup_of_roots_states_no_weight_of_its_own() 
 }
 
 #[test]
+fn what_a_containers_root_makes_below_its_cgroup_of_roots_divides_its_weight_only() {
+    let docker = format!("/system.slice/docker-{ID}.scope");
+    let made = format!("{docker}/x");
+    let fs = fake(&[&made, &format!("{docker}/crun-db.scope/y")]);
+    let group = fs.open(&made).unwrap();
+    group.set_xattr(xattr::WEIGHT, "10000").unwrap();
+    for glob in ["/system.slice/**", "/system.slice/*/*"] {
+        let mut scanner = scanner(&fs, &[glob], RuntimeDirs::none());
+        scanner.rescan().unwrap();
+        let (inside, outside): (Vec<_>, Vec<_>) =
+            scanner.groups().iter().partition(|group| group.delegated);
+        assert!(inside.iter().any(|group| group.weight == weight(10_000)));
+        assert!(outside.iter().all(|group| group.weight == Weight::DEFAULT));
+        let weighed = scanner.weighed().iter().map(|top| top.weight.get());
+        let is_weighed = outside.is_empty().then_some(100);
+        assert_eq!(weighed.collect::<Vec<_>>(), Vec::from_iter(is_weighed));
+        assert!(scanner.find("db").is_none(), "a name of the container's");
+        group.set_xattr(scanner.attribute_of(&made), "300").unwrap();
+        scanner.rescan().unwrap();
+        let found = scanner.find(&made).map(|group| group.weight);
+        assert_eq!(found, Some(weight(300)), "root's word");
+        group.remove_xattr(xattr::WEIGHT_OF_DELEGATED).unwrap();
+    }
+    for n in 0..300 {
+        fs.mkdir(&format!("{docker}/x{n}"));
+    }
+    let mut scanner = scanner(&fs, &["/system.slice/*/*"], RuntimeDirs::none());
+    scanner.rescan().unwrap();
+    assert_eq!((scanner.groups().len(), scanner.problems().len()), (256, 1));
+}
+
+#[test]
+fn the_group_that_crun_makes_below_a_scope_of_roots_is_roots() {
+    let scope = format!("/machine.slice/libpod-{ID}.scope");
+    let (made, inner) = (format!("{scope}/container"), format!("{scope}/container/x"));
+    let root = tempfile::tempdir().unwrap();
+    let status = format!(r#"{{"cgroup-path": "{made}"}}"#);
+    write(root.path(), "run/crun/db/status", &status);
+    write(root.path(), "run/crun/db/config.json", "{}");
+    let fs = fake(&[&inner]);
+    for path in [&made, &inner] {
+        let group = fs.open(path).unwrap();
+        group.set_xattr(xattr::WEIGHT, "10000").unwrap();
+    }
+    let runtime = RuntimeDirs::under(root.path());
+    let mut scanner = scanner(&fs, &["/machine.slice/**"], runtime);
+    scanner.rescan().unwrap();
+    let groups = scanner.groups().iter();
+    let seen: Vec<_> = groups.map(|g| (g.weight.get(), g.delegated)).collect();
+    assert_eq!(seen, [(100, false), (100, false), (10_000, true)]);
+}
+
+#[test]
 fn a_cgroup_that_a_tenant_names_neither_takes_a_name_of_roots_nor_makes_it_ambiguous() {
     let docker = format!("/system.slice/docker-{ID}.scope");
     let mine = format!("{}/docker-{}.scope", delegated(), ID.replace('a', "b"));

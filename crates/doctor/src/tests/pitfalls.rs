@@ -510,6 +510,34 @@ fn a_weight_that_a_container_wrote_itself_is_nobodys_request() {
 }
 
 #[test]
+fn a_weight_that_a_tenant_wrote_is_a_request_only_below_its_own_directory() {
+    let host = Host::healthy();
+    host.group("/app/db", |db| {
+        db.io_weight = Some(100);
+        db.bfq_weight = None;
+    });
+    host.files
+        .set("/sys/block/sda/queue/scheduler", "[none] bfq\n");
+    let tenants = "/user.slice/user@1000.service";
+    host.fs.mkdir(tenants);
+    host.fs.delegate(tenants, 1000, true);
+    let docker = "/system.slice/docker-0123456789ab.scope";
+    for top in [tenants, docker] {
+        let made = format!("{top}/made");
+        host.group(&made, |made| made.file = Bytes::mib(1));
+        host.fs.delegate(&made, 1000, true);
+        let [top, made] = [top, &made].map(|path| host.fs.open(path).unwrap());
+        top.set_xattr(xattr::WEIGHT, "800").unwrap();
+        fine(&host.report(), "weights-not-enforced");
+        made.set_xattr(xattr::WEIGHT, "700").unwrap();
+        let report = host.report();
+        let evidence = &check(&report, "weights-not-enforced").findings[0].evidence;
+        assert!(evidence.contains("has 700"), "{evidence}");
+        made.remove_xattr(xattr::WEIGHT).unwrap();
+    }
+}
+
+#[test]
 fn weights_that_nobody_set_need_no_scheduler() {
     let host = Host::healthy();
     host.group("/app/db", |db| {

@@ -5,7 +5,6 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fmt;
 
 use justitia_cgroup::{has_btf, module_has};
 use libbpf_rs::btf::types::{Func, Typedef};
@@ -85,20 +84,6 @@ fn line(feature: &Feature) -> String {
         _ => "no",
     };
     format!("{what} {}: {}", feature.name, feature.needed_for)
-}
-
-impl fmt::Display for Coverage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for feature in &self.features {
-            let answer = match feature.answer {
-                Answer::Yes => "yes",
-                Answer::No => "no",
-                Answer::Unknown => "unknown",
-            };
-            writeln!(f, "{:<36} {answer}", feature.name)?;
-        }
-        Ok(())
-    }
 }
 
 /// The features that all others rest on, in this order, and what the absence of each costs.

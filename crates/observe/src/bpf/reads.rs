@@ -14,6 +14,7 @@
 //! Attaching changes the kernel's text on all CPUs, so a host with `nohz_full` CPUs has no windows. Neither has an
 //! agent in a pid namespace of its own: the iterator over threads would not see all of them.
 
+use std::collections::HashMap;
 use std::env;
 use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
@@ -365,16 +366,16 @@ fn seen_in<'a>(
     after: &'a [Counted],
     seconds: f64,
 ) -> impl Iterator<Item = (GroupId, Seen)> + 'a {
-    let pairs = before.iter().zip(after);
-    let same = pairs.filter(|((owned, _), (same, _))| owned == same);
-    same.map(move |(((_, group), before), (_, after))| {
+    let after: HashMap<_, _> = after.iter().map(|(owned, now)| (owned, now)).collect();
+    before.iter().filter_map(move |(owned, before)| {
+        let after = after.get(owned)?;
         let seen = Seen {
             read_bytes: after.read_bytes - before.read_bytes,
             asked: after.asked_pages - before.asked_pages,
             rchar: after.rchar - before.rchar,
             seconds,
         };
-        (*group, seen)
+        Some((owned.1, seen))
     })
 }
 
@@ -426,23 +427,31 @@ fn least_of_a_read() -> Option<Duration> {
 mod tests {
     use super::*;
 
+    fn counted(slot: u32, group: u64, read_bytes: u64) -> Counted {
+        let counters = types::counters {
+            read_bytes,
+            ..types::counters::default()
+        };
+        ((slot, GroupId(group)), counters)
+    }
+
+    fn read(before: &[Counted], after: &[Counted]) -> Vec<(u64, u64)> {
+        let seen = seen_in(before, after, 1.0);
+        seen.map(|(group, seen)| (group.0, seen.read_bytes))
+            .collect()
+    }
+
     #[test]
     fn a_window_tells_nothing_of_a_slot_whose_owner_changed_in_it() {
-        let counted = |group, read_bytes| {
-            let counters = types::counters {
-                read_bytes,
-                ..types::counters::default()
-            };
-            ((0, GroupId(group)), counters)
-        };
-        let read = |before, after| -> Vec<_> {
-            let (before, after) = ([before], [after]);
-            let seen = seen_in(&before, &after, 1.0);
-            seen.map(|(group, seen)| (group.0, seen.read_bytes))
-                .collect()
-        };
-        assert_eq!(read(counted(1, 10), counted(1, 15)), [(1, 5)]);
-        assert_eq!(read(counted(1, 10), counted(2, 15)), []);
+        assert_eq!(read(&[counted(0, 1, 10)], &[counted(0, 1, 15)]), [(1, 5)]);
+        assert_eq!(read(&[counted(0, 1, 10)], &[counted(0, 2, 15)]), []);
+    }
+
+    #[test]
+    fn a_window_tells_of_all_groups_that_stay_whichever_come_or_go_in_it() {
+        let before = [counted(0, 1, 10), counted(1, 2, 20), counted(2, 3, 30)];
+        let after = [counted(3, 4, 40), counted(2, 3, 33), counted(0, 1, 11)];
+        assert_eq!(read(&before, &after), [(1, 1), (3, 3)]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use justitia_cgroup::sees_all_processes;
 use justitia_policy::snapshot::{GroupId, SharedFile};
 use justitia_policy::units::Bytes;
 use libbpf_rs::{Iter, Link, Object, ProgramMut};
@@ -74,27 +75,28 @@ impl Looks {
             .spawn(move || tell.send(look()));
     }
 
-    /// The answer, waited for as long as this. An error if the look failed or is late; its answer may still
-    /// come then.
+    /// The answer, waited for as long as this. An error if the look failed or is late: what a late look found
+    /// may have expired.
     fn hear(&mut self, wait: Duration) -> Option<io::Result<Vec<u8>>> {
+        let late = self.began.is_some_and(|at| at.elapsed() >= LATE);
+        let expired = || Err(io::ErrorKind::TimedOut.into());
         match self.pending.as_ref()?.recv_timeout(wait) {
-            Err(RecvTimeoutError::Timeout) => {
-                let late = self.began.is_some_and(|at| at.elapsed() >= LATE);
-                late.then(|| Err(io::ErrorKind::TimedOut.into()))
-            }
+            Err(RecvTimeoutError::Timeout) => late.then(expired),
             answer => {
                 self.pending = None;
-                Some(answer.unwrap_or_else(|gone| Err(io::Error::other(gone))))
+                let answer = answer.unwrap_or_else(|gone| Err(io::Error::other(gone)));
+                Some(if late { expired() } else { answer })
             }
         }
     }
 }
 
 impl Sharing {
-    /// `None` where the kernel lacks one of the iterators.
+    /// `None` where the kernel lacks one of the iterators, or where they would not see all processes.
     pub(crate) fn start(object: &Object, choice: &Choice) -> Result<Option<Sharing>, Error> {
         let needed = ["files_open", "files_mapped", "files_shared"];
-        if !needed.iter().all(|name| choice.programs.contains(name)) {
+        let has_all = needed.iter().all(|name| choice.programs.contains(name));
+        if !(has_all && sees_all_processes()) {
             return Ok(None);
         }
         let files = find(object, "files")?;
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_hangs_holds_nobody_up_and_is_unknown_when_it_is_late() {
+    fn a_look_that_hangs_holds_nobody_up_and_what_it_finds_is_unknown_once_it_is_late() {
         let mut looks = Looks::default();
         let (end, ended) = channel::<()>();
         looks.begin(move || ended.recv().map(|()| vec![1]).map_err(io::Error::other));
@@ -291,8 +293,8 @@ mod tests {
             .hear(Duration::ZERO)
             .is_some_and(|answer| answer.is_err()));
         end.send(()).unwrap();
-        let answer = looks.hear(LATE).and_then(Result::ok);
-        assert_eq!(answer, Some(vec![1]), "late is not never");
+        let answer = looks.hear(LATE).map(|answer| answer.is_ok());
+        assert_eq!(answer, Some(false), "what it found has expired");
         looks.begin(|| Ok(vec![2]));
         assert_eq!(looks.hear(LATE).and_then(Result::ok), Some(vec![2]));
     }
