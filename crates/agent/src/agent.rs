@@ -400,7 +400,8 @@ impl Agent {
         }
         if !change.left.is_empty() {
             self.applier.retain_foreign(&self.observer);
-            self.pace.retain(&self.observer);
+            self.pace
+                .retain(|group| self.observer.group(group).is_some());
         }
         if !change.left.is_empty() || self.unsure {
             self.let_go(problems);
@@ -449,6 +450,7 @@ impl Agent {
             let problems = self.applier.put_back(&self.fs, |_| true);
             self.warn_of(&problems);
             self.observer.doubt_knobs();
+            self.pace.retain(|_| false);
         }
         self.settings = settings;
         if other {
@@ -477,19 +479,13 @@ pub(crate) fn listener(settings: &Settings, log: &Log, patience: Duration) -> Op
 /// not held.
 pub(crate) fn operator_limits(group: &Group, priors: &Priors) -> OperatorLimits {
     let (first, last) = (Knob::ALL[0], Knob::ALL[Knob::ALL.len() - 1]);
-    let mut recorded = priors
-        .range((group.id, first)..=(group.id, last))
-        .map(|(&(_, knob), &value)| (knob, value))
-        .peekable();
-    // The knobs come in the order of the map.
-    let mut before = |knob| {
-        while recorded.next_if(|(at, _)| *at < knob).is_some() {}
-        let found = recorded.next_if(|(at, _)| *at == knob);
-        found.map(|(_, value)| value).or(group.knobs.get(knob))
-    };
+    let mut before = group.knobs;
+    for (&(_, knob), &value) in priors.range((group.id, first)..=(group.id, last)) {
+        before.set(knob, value);
+    }
     let mut operator = OperatorLimits::default();
     for knob in Knob::of_groups() {
-        match before(knob) {
+        match before.get(knob) {
             Some(Value::Limit(limit)) => {
                 if let Some(field) = operator.limit(knob) {
                     *field = Some(limit);

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use justitia_cgroup::{Fs, Group, Outcome, WriteResult};
-use justitia_policy::plan::{Knob, Plan, Value};
+use justitia_policy::plan::{Knob, Plan, Reason, Value};
 use justitia_policy::snapshot::GroupId;
 
 use crate::journal::{Entry, Journal};
@@ -51,6 +51,7 @@ struct Submit {
     /// The knob's present value.
     present: Value,
     value: Value,
+    reason: Reason,
 }
 
 impl Submit {
@@ -85,7 +86,7 @@ pub struct Applier {
     pub(crate) owners: Owners,
     /// A knob became the user's since the state was last saved.
     pub(crate) gave_up: bool,
-    /// A knob was taken since the state was last saved.
+    /// A knob left its prior value since the state was last saved.
     pub(crate) new_hold: bool,
     priors: Arc<Priors>,
     outcomes: Vec<Outcome>,
@@ -145,28 +146,22 @@ impl Applier {
         self.writers.outcomes(&mut self.outcomes);
         for outcome in self.outcomes.drain(..) {
             let key = (outcome.group, outcome.knob);
-            let mut problem = |cause: String, remedy: &str| {
-                let group = observer.group(outcome.group);
-                problems.push(Problem {
-                    group: group.map(|group| group.path().to_owned()),
-                    cause,
-                    remedy: remedy.to_owned(),
-                });
-            };
             ended(&mut self.pending, &outcome);
             let newest = self.in_flight.get(&key) == Some(&outcome.value);
             match &outcome.result {
                 WriteResult::Superseded => continue,
                 // The next value may go past it: raising a limit frees a group that hangs.
                 WriteResult::TimedOut => {
-                    problem(
-                        format!("writing {} is stuck in the kernel", outcome.knob),
-                        "wait; other groups are not affected",
-                    );
+                    let group = observer.group(outcome.group);
+                    problems.push(Problem {
+                        group: group.map(|group| group.path().to_owned()),
+                        cause: format!("writing {} is stuck in the kernel", outcome.knob),
+                        remedy: "wait; other groups are not affected".into(),
+                    });
                     observer.look_again(outcome.group);
                 }
                 WriteResult::Failed(error) | WriteResult::Late(Err(error)) if !error.is_gone() => {
-                    problem(error.to_string(), error.remedy());
+                    problems.push(Problem::of(&error.path, error));
                 }
                 WriteResult::Done if newest => {
                     note_arrival(&mut self.owners, &self.journal, &outcome);
@@ -266,9 +261,9 @@ impl Applier {
         let mut records = Vec::with_capacity(plan.writes.len());
         let mut submits: Vec<Submit> = Vec::with_capacity(plan.writes.len());
         let mut lost = Vec::new();
-        let mut asks = Vec::new();
+        let (mut asks, mut takes) = (Vec::new(), false);
         for write in &plan.writes {
-            let (id, knob, value) = (write.group, write.knob, write.value);
+            let (id, knob, value, reason) = (write.group, write.knob, write.value, write.reason);
             let Some(group) = observer.group(id) else {
                 continue;
             };
@@ -278,7 +273,7 @@ impl Applier {
                 continue;
             }
             if !knob.holds_value() {
-                asks.push((group.clone(), knob, value));
+                asks.push((group.clone(), value, reason));
                 continue;
             }
             let present = match group.read_knob(knob) {
@@ -312,7 +307,9 @@ impl Applier {
                 observer.know(id, knob, present);
                 continue;
             }
-            if self.journal.get(id, knob).is_none() {
+            let entry = self.journal.get(id, knob);
+            takes |= entry.is_none_or(|entry| same(present, entry.prior));
+            if entry.is_none() {
                 let made = self.is_made(observer, id, knob, present);
                 self.owners.take(id, knob, made);
                 holds.push(((id, knob), Entry::new(group.path(), present)));
@@ -323,11 +320,12 @@ impl Applier {
                 knob,
                 present,
                 value,
+                reason,
             });
         }
         self.give_up(&lost, observer, &mut problems);
         let held = self.journal.hold(&holds);
-        self.new_hold |= held.is_ok() && !holds.is_empty();
+        self.new_hold |= held.is_ok() && takes;
         if let Err(error) = held.and_then(|()| self.journal.wrote(&records)) {
             problems.push(Problem {
                 cause: format!(
@@ -344,11 +342,11 @@ impl Applier {
         if !holds.is_empty() {
             self.post_priors();
         }
-        self.submit(submits, plan);
-        for (group, knob, value) in asks {
-            if self.log.is_verbose() {
-                self.debug_write(&group, knob, value, plan);
-            }
+        self.submit(submits);
+        for (group, value, reason) in asks {
+            let (path, knob) = (group.path(), Knob::MemoryReclaim);
+            self.log
+                .debug(format_args!("{path} {knob} = {value}: {reason}"));
             match self.reclaimer.ask(&group, value) {
                 Ok(asked) => self.submitted += u64::from(asked),
                 Err(problem) => problems.push(problem),
@@ -362,17 +360,18 @@ impl Applier {
         *self.pending.entry(key).or_default() += 1;
     }
 
-    fn submit(&mut self, submits: Vec<Submit>, plan: &Plan) {
+    fn submit(&mut self, submits: Vec<Submit>) {
         for submit in submits {
             let Submit {
                 group,
                 knob,
                 present,
                 value,
+                reason,
             } = submit;
-            if self.log.is_verbose() {
-                self.debug_write(&group, knob, value, plan);
-            }
+            let path = group.path();
+            self.log
+                .debug(format_args!("{path} {knob} = {value}: {reason}"));
             let key = (group.id(), knob);
             self.note_submitted(key, value);
             self.returns
@@ -451,17 +450,6 @@ impl Applier {
     /// The journal, to close it.
     pub fn into_journal(self) -> Journal {
         self.journal
-    }
-
-    fn debug_write(&self, group: &Group, knob: Knob, value: Value, plan: &Plan) {
-        let reason = plan
-            .writes
-            .iter()
-            .find(|write| write.group == group.id() && write.knob == knob)
-            .map(|write| write.reason.to_string())
-            .unwrap_or_default();
-        self.log
-            .debug(format_args!("{} {knob} = {value}: {reason}", group.path()));
     }
 }
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! It is written when the agent hands over. For the case that the agent is killed, it is written every [`SAVE_EVERY`],
-//! and from then on whenever the agent takes a knob: a state older than the journal does not say why a knob is held.
+//! and from then on whenever a knob leaves its prior value: an older state does not say why the knob is held.
 //!
 //! Invariants:
 //! - The file is replaced whole, or not at all.

@@ -158,13 +158,12 @@ impl Pace {
         }
     }
 
-    /// Forgets groups that are no longer watched.
-    pub fn retain(&mut self, observer: &Observer) {
-        self.throttled
-            .retain(|&group| observer.group(group).is_some());
+    /// Forgets the limits of all groups but those that stay.
+    pub fn retain(&mut self, stays: impl Fn(GroupId) -> bool) {
+        self.throttled.retain(|&group| stays(group));
         let events = &mut self.events;
         self.headroom.retain(|&group| {
-            let stays = observer.group(group).is_some();
+            let stays = stays(group);
             if !stays {
                 events.unwatch(group);
             }
@@ -221,7 +220,11 @@ impl Pace {
                 match wake {
                     Wake::MemoryEvents(group) => early |= self.headroom.contains(group),
                     Wake::HostPressure => early |= !self.contended,
-                    Wake::Gone(_) => observer.look_for_groups(),
+                    // The watch ended. It begins again with the next limit, if only the controller was gone.
+                    Wake::Gone(group) => {
+                        self.headroom.remove(group);
+                        observer.look_for_groups();
+                    }
                     Wake::Waker => {}
                 }
             }
@@ -255,34 +258,50 @@ mod tests {
 
     use super::*;
 
+    /// A host whose one group has got a limit for this reason.
+    fn limited(reason: Reason) -> (Arc<FakeFs>, Observer, Pace, Log) {
+        let fake = FakeFs::new();
+        let group = fake.mkdir("/app/a");
+        let (fs, log): (Fs, _) = (fake.clone(), Log::captured());
+        let managing = DiscoverConfig::managing(&["/app/*"]);
+        let observer = Observer::new(fs.clone(), managing, RuntimeDirs::none());
+        let (mut observer, mut pace) = (observer.unwrap(), Pace::new(&fs, &log).unwrap());
+        observer.observe();
+        let write = Write {
+            group,
+            knob: Knob::MemoryHigh,
+            value: Value::Limit(Limit::Bytes(Bytes::mib(90))),
+            reason,
+        };
+        let plan = Plan {
+            writes: vec![write],
+            ..Plan::default()
+        };
+        pace.learn(&plan, true, &mut observer);
+        (fake, observer, pace, log)
+    }
+
     #[test]
     fn throttling_at_the_entitlement_makes_no_early_steps_and_growth_into_headroom_does() {
         for (reason, woken) in [
             (Reason::AtEntitlement, Woken::Due),
             (Reason::MakeRoom, Woken::Early),
         ] {
-            let fake = FakeFs::new();
-            let group = fake.mkdir("/app/a");
-            let (fs, log): (Fs, _) = (fake.clone(), Log::captured());
-            let managing = DiscoverConfig::managing(&["/app/*"]);
-            let observer = Observer::new(fs.clone(), managing, RuntimeDirs::none());
-            let (mut observer, mut pace) = (observer.unwrap(), Pace::new(&fs, &log).unwrap());
-            observer.observe();
-            let write = Write {
-                group,
-                knob: Knob::MemoryHigh,
-                value: Value::Limit(Limit::Bytes(Bytes::mib(90))),
-                reason,
-            };
-            let plan = Plan {
-                writes: vec![write],
-                ..Plan::default()
-            };
-            pace.learn(&plan, true, &mut observer);
+            let (fake, mut observer, mut pace, log) = limited(reason);
             fake.memory_event("/app/a", |events| events.high = Some(1));
             let (now, notifier) = (Instant::now(), Notifier::to(None, None));
             let due = now + 2 * SHORTEST;
             assert_eq!(pace.wait(now, due, &mut observer, &notifier, &log), woken);
         }
+    }
+
+    #[test]
+    fn a_group_whose_watch_ended_is_watched_again_with_its_next_limit() {
+        let (fake, mut observer, mut pace, log) = limited(Reason::MakeRoom);
+        assert_eq!(pace.headroom.len(), 1);
+        fake.rmdir("/app/a");
+        let (now, notifier) = (Instant::now(), Notifier::to(None, None));
+        pace.wait(now, now + SHORTEST, &mut observer, &notifier, &log);
+        assert!(pace.headroom.is_empty());
     }
 }

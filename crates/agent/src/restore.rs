@@ -258,14 +258,7 @@ fn failures(writers: &Writers) -> HashMap<(GroupId, Knob), Problem> {
         .filter_map(|outcome| match outcome.result {
             WriteResult::Failed(error) | WriteResult::Late(Err(error)) => {
                 let key = (outcome.group, outcome.knob);
-                Some((
-                    key,
-                    Problem {
-                        group: None,
-                        cause: error.to_string(),
-                        remedy: error.remedy().to_owned(),
-                    },
-                ))
+                Some((key, Problem::of(&error.path, &error)))
             }
             _ => None,
         });

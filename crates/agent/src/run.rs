@@ -25,7 +25,7 @@ use crate::journal::{Damage, Journal};
 use crate::lock::Lock;
 use crate::log::Log;
 use crate::notify::Notifier;
-use crate::observe::{Observation, Observer};
+use crate::observe::Observer;
 use crate::pace::Control;
 use crate::pages;
 use crate::restore::{restore, Restored};
@@ -220,50 +220,15 @@ pub fn look(settings: &Settings) -> Result<Report> {
 /// Like [`look`], on any file system.
 pub fn look_at(fs: Fs, settings: &Settings, runtime: RuntimeDirs) -> Result<Report> {
     let mut observer = Observer::new(fs, settings.discover(), runtime)?;
-    observer.configure(settings);
     observer.look_at_root(settings.guard.enabled);
-    let mut unreadable = None;
-    let mut observe = |observer: &mut Observer| {
-        // Only root can read the journal of an agent beside us.
-        let priors = priors(settings).unwrap_or_else(|error| {
-            unreadable = Some(Problem::general(&error));
-            Priors::new()
-        });
-        observe_over(observer, priors)
-    };
-    let began = Instant::now();
-    let first = observe(&mut observer);
-    if observer.managed() == 0 {
-        return Err(no_group(&settings.manage.join(" ")));
-    }
-    let policy = &settings.policy();
-    let state = justitia_policy::State::default();
-    let (state, _) = justitia_policy::step(&state, &first.snapshot, policy, Duration::ZERO);
-    thread::sleep(settings.interval);
-    let elapsed = began.elapsed();
-    let mut second = observe(&mut observer);
-    second.problems.extend(unreadable);
-    let (_, plan) = justitia_policy::step(&state, &second.snapshot, policy, elapsed);
     let board = Board::new(setup(settings, SystemTime::now()));
-    board.post(Tick {
-        snapshot: second.snapshot,
-        plan,
-        problems: second.problems,
-        count: 2,
-        ..Tick::default()
-    });
+    let never = AtomicBool::new(false);
+    watch_by(observer, settings, settings.mode, &never, |tick, _| {
+        let first = tick.count == 1;
+        board.post(tick);
+        Ok(first)
+    })?;
     Ok(board.report())
-}
-
-/// Observes the host. `priors`: what the owners set where an agent beside us holds knobs.
-fn observe_over(observer: &mut Observer, priors: Priors) -> Observation {
-    let priors = Arc::new(priors);
-    observer.set_priors(Arc::clone(&priors));
-    let mut seen = observer.observe();
-    for group in &mut seen.snapshot.groups {
-        group.knobs.operator = operator_limits(group, &priors);
-    }
-    seen
 }
 
 /// Observes and decides once an interval, in mode `observe`: writes nothing. Passes each step to `see` until
@@ -279,20 +244,21 @@ pub fn watch(
     let mut observer = Observer::new(fs, settings.discover(), RuntimeDirs::host())?;
     observer.count_by(source);
     observer.listen_to(listener(settings, log, FIRST_WORD));
-    watch_by(observer, settings, stop, see)
+    watch_by(observer, settings, Mode::Observe, stop, see)
 }
 
-/// Like [`watch`], with any observer.
+/// Like [`watch`], with any observer, and decides as in `mode`.
 pub fn watch_by(
     mut observer: Observer,
     settings: &Settings,
+    mode: Mode,
     stop: &AtomicBool,
     mut see: impl FnMut(Tick, Step) -> Result<bool>,
 ) -> Result<()> {
     const SLICE: Duration = Duration::from_millis(50);
     observer.configure(settings);
     let policy = justitia_policy::Config {
-        mode: Mode::Observe,
+        mode,
         ..settings.policy()
     };
     let mut before = Arc::new(justitia_policy::State::default());
@@ -300,8 +266,17 @@ pub fn watch_by(
     for count in 1.. {
         let (began, at) = (Instant::now(), SystemTime::now());
         let elapsed = last.replace(began).map_or(Duration::ZERO, |at| began - at);
-        // An agent beside us may take knobs at any time.
-        let seen = observe_over(&mut observer, priors(settings)?);
+        // An agent beside us may take knobs at any time, and only root can read what their owners set.
+        let (priors, unread) = match priors(settings) {
+            Ok(priors) => (Arc::new(priors), None),
+            Err(error) => (Arc::default(), Some(Problem::general(&error))),
+        };
+        observer.set_priors(Arc::clone(&priors));
+        let mut seen = observer.observe();
+        seen.problems.extend(unread);
+        for group in &mut seen.snapshot.groups {
+            group.knobs.operator = operator_limits(group, &priors);
+        }
         if count == 1 && observer.managed() == 0 {
             return Err(no_group(&settings.manage.join(" ")));
         }

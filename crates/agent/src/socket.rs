@@ -42,6 +42,8 @@ use crate::error::{plain, Error, Exit, Result};
 use crate::lock::make_state_dir;
 use crate::status::{Report, Setup, Tick};
 
+use color::Heard;
+use reserve::Reserved;
 use ticks::Streams;
 
 /// The remedy where no agent listens.
@@ -107,23 +109,9 @@ pub enum Answer {
     /// The report.
     Ok(Box<Report>),
     /// The color of this group was taken in.
-    Heard {
-        /// Its path.
-        path: String,
-        /// Its cgroup id.
-        id: u64,
-    },
+    Heard(Heard),
     /// Memory is reserved from the next step on.
-    Reserved {
-        /// Path of the group.
-        path: String,
-        /// Bytes.
-        bytes: u64,
-        /// Lifetime, milliseconds.
-        for_ms: u64,
-        /// The group exists and is managed.
-        managed: bool,
-    },
+    Reserved(Reserved),
     /// The gate is taken or released by the next step.
     Gate {
         /// Steps so far.

@@ -7,10 +7,11 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use common::{full, until, Load};
+use common::{full, until, Load, NAMES};
 use justitia_agent::journal::{Entry, Journal};
 use justitia_agent::notify::Notifier;
 use justitia_agent::observe::Observer;
+use justitia_agent::pace::GUARD_EVERY;
 use justitia_agent::{run, Settings};
 use justitia_cgroup::Fs;
 use justitia_discover::RuntimeDirs;
@@ -189,11 +190,13 @@ fn a_look_beside_an_agent_goes_by_what_the_owners_set() {
     journal.hold(&[((idle, Knob::IoWeight), prior)]).unwrap();
     let report = run::look_at(fs.clone(), &settings, RuntimeDirs::none()).unwrap();
     assert_eq!(report.find("idle").unwrap().weight, 300);
+    assert_eq!(report.ticks_total, 2, "the first step knows no rates");
     assert!(report.problems.is_empty(), "{:?}", report.problems);
     let lowers = |write: &PlannedWrite| write.path == "/app/idle" && write.knob == Knob::MemoryLow;
     assert!(!report.writes.iter().any(lowers), "{:?}", report.writes);
     let observer = Observer::new(fs, settings.discover(), RuntimeDirs::none()).unwrap();
-    run::watch_by(observer, &settings, &AtomicBool::new(false), |tick, _| {
+    let never = AtomicBool::new(false);
+    run::watch_by(observer, &settings, Mode::Observe, &never, |tick, _| {
         let groups = tick.snapshot.groups.iter();
         let operators = groups.filter(|group| group.id == idle);
         let operators = operators
@@ -300,6 +303,42 @@ fn a_group_no_longer_managed_after_a_reload_gets_its_values_back() {
     until("all is as before", || load.knobs() == before);
     control.stop();
     running.join().unwrap();
+}
+
+#[test]
+fn after_a_reload_into_another_mode_growth_of_a_group_limited_before_makes_no_early_step() {
+    for (mode, early) in [(Mode::Proportional, 1), (Mode::Justitia, 0)] {
+        let mut load = Load::new();
+        let settings = Settings {
+            interval: Duration::from_secs(60),
+            ..load.settings(Mode::Proportional)
+        };
+        let reloaded = Settings {
+            mode,
+            ..settings.clone()
+        };
+        let mut agent = load.agent(settings);
+        load.steps(&mut agent, 8);
+        let (board, control) = (agent.board(), agent.control());
+        let running = thread::spawn(move || {
+            let reread = || Ok(reloaded.clone());
+            agent.run(&Notifier::to(None, None), reread).unwrap();
+            agent.finish().unwrap()
+        });
+        control.reload();
+        until("it is reloaded", || {
+            let lines = load.log.lines();
+            lines.iter().any(|line| line == "configuration reloaded")
+        });
+        for name in NAMES {
+            let path = format!("/app/{name}");
+            load.fake.update(&path, |group| group.anon = Bytes::mib(18));
+        }
+        thread::sleep(2 * GUARD_EVERY);
+        assert_eq!(board.report().ticks_total, 8 + early, "{mode:?}");
+        control.stop();
+        running.join().unwrap();
+    }
 }
 
 #[test]

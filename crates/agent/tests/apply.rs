@@ -534,6 +534,11 @@ fn a_write_that_fails_is_a_problem_of_its_group_alone() {
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert_eq!(problems[0].group.as_deref(), Some("/app/a"));
     assert_eq!(text(&fake, "/app/b", LOW), (1 << 20).to_string());
+    rig.apply(vec![write(a, HIGH, limit(1 << 20))]);
+    fake.inject("/app/a", "memory.high", Fault::ReadOnly);
+    let problems = rig.finish().problems;
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert_eq!(problems[0].group.as_deref(), Some("/app/a"));
 }
 
 #[test]

@@ -182,7 +182,13 @@ fn a_reservation_outlasts_the_handover() {
 }
 
 #[test]
-fn limits_that_a_killed_agent_set_for_a_reservation_end_with_it() {
+fn limits_that_a_killed_agent_set_for_a_first_or_later_reservation_end_with_it() {
+    for later in [false, true] {
+        limits_end_with_their_reservation(later);
+    }
+}
+
+fn limits_end_with_their_reservation(later: bool) {
     let mut load = Load::new();
     let settings = Settings {
         hand_over: true,
@@ -196,10 +202,21 @@ fn limits_that_a_killed_agent_set_for_a_reservation_end_with_it() {
     let mut first = load.agent(settings.clone());
     let socket = load.state.path().join("agent.sock");
     let _server = Server::listen(&socket, first.board()).unwrap();
+    let reserve = |mib| {
+        let time = Duration::from_millis(1500);
+        reserve::reserve(&socket, "idle", Bytes::mib(mib), time).unwrap();
+    };
     // The state is saved, and not for the next seconds.
     load.steps(&mut first, 12);
-    let time = Duration::from_millis(1500);
-    reserve::reserve(&socket, "idle", Bytes::mib(300), time).unwrap();
+    if later {
+        reserve(300);
+        load.steps(&mut first, 1);
+        assert!(limited());
+        reserve(0);
+        load.steps(&mut first, 12);
+        assert!(!limited());
+    }
+    reserve(300);
     load.steps(&mut first, 1);
     assert!(limited());
     std::mem::forget(first);

@@ -63,7 +63,7 @@ pub enum Kind {
 #[allow(clippy::struct_excessive_bools, reason = "independent flags")]
 #[command(next_help_heading = "Probe")]
 pub struct CommonArgs {
-    /// Path of the cgroup below the cgroup2 mount, or its last part if the cgroup is managed
+    /// Path of the cgroup below the cgroup2 mount; its name or container ID if it is managed
     #[arg(long, value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub group: Option<String>,
     /// The cgroup this probe runs in; the default

@@ -141,10 +141,11 @@ fn of_mysql(args: &MysqlArgs, timeout: Duration) -> Result<Made, Error> {
         None => MysqlDefaults::default(),
     };
     let password = secret::find(args.password_file.as_deref(), "MYSQL_PWD")?;
-    // A host on the command line means TCP, whatever the file says of a socket.
-    let socket = match (&args.socket, &args.host) {
-        (None, Some(_)) => None,
-        (socket, _) => socket.clone().or(defaults.socket.clone()),
+    // A host or a port on the command line means TCP, whatever the file says of a socket.
+    let socket = if args.host.is_none() && args.port.is_none() {
+        args.socket.clone().or(defaults.socket.clone())
+    } else {
+        args.socket.clone()
     };
     let host = args.host.clone().or(defaults.host.clone());
     let host = host.unwrap_or_else(|| MYSQL_HOST.to_owned());

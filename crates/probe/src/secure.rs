@@ -27,12 +27,9 @@ pub(super) fn of_mysql(
     let or = |ours: &Option<PathBuf>, theirs: &Option<PathBuf>| ours.clone().or(theirs.clone());
     let ca = or(&args.tls_ca, &defaults.ssl_ca);
     let certificate = or(&args.tls_cert, &defaults.ssl_cert);
-    let identity = identity(certificate, or(&args.tls_key, &defaults.ssl_key))?;
-    let named = ca
-        .as_ref()
-        .or(identity.as_ref().map(|own| &own.certificate));
-    let mode = mode.unwrap_or(default_mode(host, named));
-    Ok(of_mode(mode, ca, identity))
+    let key = or(&args.tls_key, &defaults.ssl_key);
+    let mode = mode.unwrap_or(default_mode(host, ca.as_ref().or(certificate.as_ref())));
+    of_mode(mode, ca, certificate, key)
 }
 
 /// TLS for PostgreSQL: the arguments, then libpq's environment, then its files in the home directory.
@@ -60,7 +57,7 @@ pub(super) fn of_postgres(
     if certificate.is_some() {
         key = key.or_else(|| of_home(".postgresql/postgresql.key"));
     }
-    Ok(of_mode(mode, ca, identity(certificate, key)?))
+    of_mode(mode, ca, certificate, key)
 }
 
 /// TLS for Redis: only if requested, as in redis-cli.
@@ -98,21 +95,27 @@ pub(super) fn of_home(name: &str) -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
-fn of_mode(mode: SslMode, ca: Option<PathBuf>, identity: Option<Identity>) -> Option<Tls> {
+fn of_mode(
+    mode: SslMode,
+    ca: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+) -> Result<Option<Tls>, Error> {
     let check = match mode {
-        SslMode::Disable => return None,
+        // Files that are not used need not be complete.
+        SslMode::Disable => return Ok(None),
         SslMode::Prefer => Check::Nothing,
         // As in libpq, a CA file turns `require` into `verify-ca`.
         SslMode::Require if ca.is_none() => Check::Nothing,
         SslMode::Require | SslMode::VerifyCa => Check::Chain,
         SslMode::VerifyFull => Check::Full,
     };
-    Some(Tls {
+    Ok(Some(Tls {
         check,
         optional: mode == SslMode::Prefer,
         ca,
-        identity,
-    })
+        identity: identity(certificate, key)?,
+    }))
 }
 
 /// No TLS on the probe's own machine, unless a TLS file is named; TLS with all checks to other hosts.
@@ -192,5 +195,6 @@ mod tests {
         assert_eq!(check(Some(SslMode::VerifyCa), "ssl=0"), Some(Check::Chain));
         assert!(tls(None, "ssl-mode=MAYBE").is_err());
         assert!(tls(None, "ssl-cert=/c").is_err());
+        assert_eq!(tls(Some(SslMode::Disable), "ssl-cert=/c"), Ok(None));
     }
 }

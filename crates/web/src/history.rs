@@ -18,8 +18,6 @@ use std::mem::{discriminant, size_of};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use justitia_policy::color::Color;
-use justitia_policy::config::Mode;
 use justitia_policy::plan::{Knob, Reason};
 use justitia_report::status::{GroupStatus, Report, VerdictStatus};
 use serde::Serialize;
@@ -51,7 +49,6 @@ struct Sample {
     threshold_bytes: f32,
     hit_ratio: f32,
     of_ideal: f32,
-    color: Option<Color>,
     contending: bool,
 }
 
@@ -75,7 +72,6 @@ struct Point {
     pv: f32,
     share_error: f32,
     free_bytes: f32,
-    writes: usize,
     groups: Box<[Sample]>,
     rest: Rest,
 }
@@ -90,7 +86,6 @@ struct Decision {
     prior: Option<String>,
     value: String,
     reason: Reason,
-    written: bool,
     times: u64,
     first: Instant,
     last: Instant,
@@ -156,7 +151,6 @@ impl History {
             pv: known(report.pv),
             share_error: known(report.share_error),
             free_bytes: known(float(report.host.free_bytes)),
-            writes: report.writes.len(),
             groups,
             rest: rest(others),
         }
@@ -184,7 +178,6 @@ impl History {
                 prior: write.now.clone(),
                 value: write.value.clone(),
                 reason: write.reason,
-                written: report.mode != Mode::Observe,
                 times: old.as_ref().map_or(0, |old| old.times) + 1,
                 first: old.as_ref().map_or(at, |old| old.first),
                 last: at,
@@ -230,7 +223,6 @@ fn sample(group: &GroupStatus, path: Arc<str>) -> Sample {
         threshold_bytes: of(|v| Some(v.threshold_bytes as f64)),
         hit_ratio: of(|v| v.cache.hit_ratio),
         of_ideal: of(|v| v.of_ideal),
-        color: verdict.map(|verdict| verdict.color),
         contending: verdict.is_some_and(|verdict| verdict.contending),
     }
 }

@@ -6,7 +6,7 @@
 //! {"ask":"clear_color","group":"db"}
 //! ```
 //!
-//! `group` is a path below the cgroup2 mount, or the last part of a path if only one managed group has it.
+//! `group` is a path below the cgroup2 mount, or a managed group's name or container ID if no other group has it.
 //! Without `for_ms` a color counts for the configured time to live, so declarations must be repeated. The
 //! agent takes a color in at its next step.
 //!
@@ -18,6 +18,7 @@ use std::time::Duration;
 use justitia_cgroup::parse::color::reason;
 use justitia_policy::snapshot::GroupId;
 use justitia_policy::Color;
+use serde::{Deserialize, Serialize};
 
 use super::{converse, Answer, Board, Request};
 use crate::colors::Spoken;
@@ -27,7 +28,7 @@ use crate::error::Result;
 pub const LONGEST_TIME_TO_LIVE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The group that a color was declared for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heard {
     /// Its path relative to the cgroup2 mount.
     pub path: String,
@@ -65,7 +66,7 @@ pub fn clear_color(path: &Path, group: &str) -> Result<Heard> {
 
 fn tell(path: &Path, what: &Request) -> Result<Heard> {
     converse(path, what, "a report", |answer| match answer {
-        Answer::Heard { path, id } => Some(Heard { path, id }),
+        Answer::Heard(heard) => Some(heard),
         _ => None,
     })
 }
@@ -78,10 +79,10 @@ pub(super) fn hear(board: &Board, name: &str, spoken: Option<Spoken>) -> Answer 
         Err(error) => return error.into(),
     };
     board.call(GroupId(group.id), spoken);
-    Answer::Heard {
+    Answer::Heard(Heard {
         path: group.path.clone(),
         id: group.id,
-    }
+    })
 }
 
 /// The declaration, within bounds.
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_one_documented_line() {
+    fn request_and_answer_are_one_documented_line_each() {
         let line = r#"{"ask":"color","group":"/app/db","color":"green","reason":"p99 3 ms","for_ms":5000}"#;
         let request: Request = serde_json::from_str(line).unwrap();
         assert!(matches!(
@@ -155,6 +156,9 @@ mod tests {
             }
         ));
         assert_eq!(serde_json::to_string(&request).unwrap(), line);
+        let heard = r#"{"heard":{"path":"/app/db","id":4711}}"#;
+        let answer: Answer = serde_json::from_str(heard).unwrap();
+        assert_eq!(serde_json::to_string(&answer).unwrap(), heard);
         let short = r#"{"ask":"color","group":"db","color":"red"}"#;
         assert!(serde_json::from_str::<Request>(short).is_ok());
         for wrong in [

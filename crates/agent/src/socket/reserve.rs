@@ -5,7 +5,7 @@
 //! {"reserved":{"path":"/app/db","bytes":4294967296,"for_ms":60000,"managed":true}}
 //! ```
 //!
-//! `group` is a managed group, by its path or the last part of it, or the path of a group that does not exist
+//! `group` is a managed group, by its path, name or container ID, or the path of a group that does not exist
 //! yet. Zero bytes cancel a reservation. An amount that cannot be made free is refused: memory that groups
 //! hold besides page cache, and mapped page cache, cannot be reserved.
 
@@ -15,6 +15,7 @@ use std::time::Duration;
 use justitia_policy::config::Mode;
 use justitia_policy::snapshot::{Group, Reservation, Snapshot};
 use justitia_policy::units::Bytes;
+use serde::{Deserialize, Serialize};
 
 use super::{converse, require, Answer, Board, Request};
 use crate::error::{Error, Result};
@@ -25,14 +26,14 @@ pub const LONGEST: Duration = Duration::from_secs(3600);
 pub const SHORTEST: Duration = Duration::from_secs(1);
 
 /// The reservation that the agent holds now.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reserved {
     /// Path of the group.
     pub path: String,
     /// Amount that is kept free; zero: no reservation any more.
     pub bytes: Bytes,
-    /// Lifetime of the reservation.
-    pub time: Duration,
+    /// Lifetime of the reservation, milliseconds.
+    pub for_ms: u64,
     /// The group exists and is managed.
     pub managed: bool,
 }
@@ -46,17 +47,7 @@ pub fn reserve(path: &Path, group: &str, bytes: Bytes, time: Duration) -> Result
         for_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
     };
     converse(path, &asked, "no reservation", |answer| match answer {
-        Answer::Reserved {
-            path,
-            bytes,
-            for_ms,
-            managed,
-        } => Some(Reserved {
-            path,
-            bytes: Bytes(bytes),
-            time: Duration::from_millis(for_ms),
-            managed,
-        }),
+        Answer::Reserved(reserved) => Some(reserved),
         _ => None,
     })
 }
@@ -97,12 +88,12 @@ fn taken_in(board: &Board, name: &str, bytes: Bytes, for_ms: u64) -> Result<Answ
         bytes,
         left_s: time.as_secs_f64(),
     });
-    Ok(Answer::Reserved {
+    Ok(Answer::Reserved(Reserved {
         path,
-        bytes: bytes.0,
+        bytes,
         for_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
         managed: group.is_some(),
-    })
+    }))
 }
 
 /// Checks that `bytes` could be free for this group.

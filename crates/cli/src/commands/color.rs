@@ -42,7 +42,7 @@ Examples:
   justitia color /app/db red --for 10m
   justitia color /app/db --clear")]
 pub(crate) struct ColorArgs {
-    /// Path of the group relative to the cgroup2 mount, or its last part if an agent runs
+    /// Path of the group relative to the cgroup2 mount; its name or container ID if an agent runs
     #[arg(value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: Option<String>,
     /// green, yellow or red

@@ -20,7 +20,7 @@ use crate::settings::{self, OutputArgs};
   justitia explain /app/db
   justitia explain db --json")]
 pub(crate) struct ExplainArgs {
-    /// Path of the group relative to the cgroup2 mount, or its last part
+    /// Path of the group relative to the cgroup2 mount, its name or container ID
     #[arg(value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: String,
     #[command(flatten)]

@@ -3,8 +3,6 @@
 //! With an agent it follows the agent's socket. When the agent ends, it waits for the next one. Each agent is
 //! one session of the file. Without an agent it observes once an interval, and writes to no cgroup.
 
-use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -12,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
-use justitia_agent::socket::{ticks, Step};
+use justitia_agent::socket::{is_listening, ticks, Step};
 use justitia_agent::{run, Log, Result, Settings};
 use justitia_policy::units::Bytes;
 use justitia_record::{Existing, Remembered, Session, Source, Tick, Writer, KEYFRAME_EVERY};
@@ -44,7 +42,7 @@ pub(crate) struct RecordArgs {
     #[arg(long)]
     pub(crate) append: bool,
     /// End after this many seconds
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) seconds: Option<u64>,
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
@@ -73,7 +71,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<()> {
     } else {
         Existing::Refuse
     };
-    let own = policy.any() || args.config.config.is_some() || no_agent(&settings.socket());
+    let own = policy.any() || args.config.config.is_some() || !is_listening(&settings.socket());
     // Contact the agent before creating the file: the agent may refuse.
     let agent = if own {
         None
@@ -109,13 +107,6 @@ pub(crate) fn stop_on_signals() -> Result<Arc<AtomicBool>> {
             .map_err(output::unexpected)?;
     }
     Ok(stop)
-}
-
-/// True if no agent listens at the socket. An agent that denies access counts as present.
-fn no_agent(socket: &Path) -> bool {
-    use io::ErrorKind::{ConnectionRefused, NotFound};
-    let refused = UnixStream::connect(socket).err();
-    refused.is_some_and(|error| matches!(error.kind(), ConnectionRefused | NotFound))
 }
 
 struct Recorder {

@@ -29,7 +29,7 @@ Examples:
   justitia reserve /app/later 2G --for 5m   a group that is not there yet
   justitia reserve /app/db --clear")]
 pub(crate) struct ReserveArgs {
-    /// Path of the group relative to the cgroup2 mount, or its last part if the group is managed
+    /// Path of the group relative to the cgroup2 mount; its name or container ID if it is managed
     #[arg(value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: String,
     /// Size, such as 4G or 512M
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &ReserveArgs) -> Result<()> {
         return output::print_json(&Printed {
             path: reserved.path,
             bytes: reserved.bytes.0,
-            for_s: reserved.time.as_secs_f64(),
+            for_s: Duration::from_millis(reserved.for_ms).as_secs_f64(),
             managed: reserved.managed,
         });
     }
@@ -105,7 +105,7 @@ fn words(reserved: &Reserved) -> Page {
         text,
         "{} reserved for {path}, for {} s",
         reserved.bytes,
-        reserved.time.as_secs()
+        reserved.for_ms / 1000
     );
     if !reserved.managed {
         text.push_str(
@@ -124,7 +124,7 @@ mod tests {
         let mut reserved = Reserved {
             path: "/app/db".into(),
             bytes: Bytes::mib(512),
-            time: Duration::from_secs(60),
+            for_ms: 60_000,
             managed: true,
         };
         assert_eq!(

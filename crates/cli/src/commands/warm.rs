@@ -50,7 +50,7 @@ pub(crate) struct WarmArgs {
     /// Files, or directories with files
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// Managed group that is charged, by its path or the path's last part [default: this command's]
+    /// Managed group that is charged, by its path, name or container ID [default: this command's]
     #[arg(long, value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: Option<String>,
     #[command(flatten)]

@@ -28,7 +28,7 @@ Examples:
   justitia worth db
   justitia worth --json | jq '.[] | {path, more: .worth.more_bytes_per_s}'")]
 pub(crate) struct WorthArgs {
-    /// Path of a group relative to the cgroup2 mount, or its last part
+    /// Path of a group relative to the cgroup2 mount, its name or container ID
     #[arg(value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: Option<String>,
     #[command(flatten)]

@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use justitia_policy::color::Color;
 use justitia_policy::plan::Reason;
 use justitia_report::status::Report;
 use serde::Serialize;
@@ -44,7 +43,6 @@ impl History {
                 pv: digits(point.pv),
                 share_error: digits(point.share_error),
                 free_bytes: point.free_bytes,
-                writes: point.writes,
                 groups: rows,
                 rest: Rest {
                     proportion: digits(point.rest.proportion),
@@ -57,7 +55,6 @@ impl History {
         let decisions = decisions.filter(|decision| decision.tick > since);
         let answer = Answer {
             since_unix_s: report.since_unix_s,
-            interval_s: report.interval_s,
             now_unix_ms: unix_ms(now.0, now),
             age_s: age.map(|age| age.as_secs_f64()),
             columns: COLUMNS,
@@ -85,7 +82,7 @@ fn unix_ms(at: Instant, (now, clock): (Instant, SystemTime)) -> u64 {
 }
 
 /// Columns of a group's row, in order.
-const COLUMNS: [&str; 9] = [
+const COLUMNS: [&str; 8] = [
     "group",
     "proportion",
     "bytes_per_s",
@@ -93,11 +90,10 @@ const COLUMNS: [&str; 9] = [
     "threshold_bytes",
     "hit_ratio",
     "of_ideal",
-    "color",
     "contending",
 ];
 
-type Row = (usize, f32, f32, f32, f32, f32, f32, Option<Color>, bool);
+type Row = (usize, f32, f32, f32, f32, f32, f32, bool);
 
 fn row(at: usize, sample: &Sample) -> Row {
     (
@@ -108,7 +104,6 @@ fn row(at: usize, sample: &Sample) -> Row {
         sample.threshold_bytes,
         digits(sample.hit_ratio),
         digits(sample.of_ideal),
-        sample.color,
         sample.contending,
     )
 }
@@ -128,7 +123,6 @@ fn decision_json(decision: &Decision, now: (Instant, SystemTime)) -> DecisionJso
         value: &decision.value,
         why: why(&decision.reason),
         because: decision.reason.to_string(),
-        written: decision.written,
     }
 }
 
@@ -141,10 +135,9 @@ fn why(reason: &Reason) -> String {
 #[derive(Serialize)]
 struct Answer<'a> {
     since_unix_s: u64,
-    interval_s: f64,
     now_unix_ms: u64,
     age_s: Option<f64>,
-    columns: [&'static str; 9],
+    columns: [&'static str; 8],
     groups: Vec<Name<'a>>,
     points: Vec<PointJson>,
     decisions: Vec<DecisionJson<'a>>,
@@ -164,7 +157,6 @@ struct PointJson {
     pv: f32,
     share_error: f32,
     free_bytes: f32,
-    writes: usize,
     groups: Vec<Row>,
     rest: Rest,
 }
@@ -182,5 +174,4 @@ struct DecisionJson<'a> {
     value: &'a str,
     why: String,
     because: String,
-    written: bool,
 }

@@ -63,7 +63,6 @@ fn the_values_of_a_tick_are_in_the_history() {
     assert!((told("bytes_per_s").as_f64().unwrap() - verdict.bytes_per_s.unwrap()).abs() < 2.0);
     assert!(close(told("threshold_bytes"), verdict.threshold.as_f64()));
     assert!(close(told("of_ideal"), verdict.of_ideal.unwrap()));
-    assert_eq!(told("color"), &verdict.color.to_string());
     assert_eq!(told("contending"), verdict.contending);
     assert!(close(&answer["points"][2]["pv"], tick.plan.pv.unwrap()));
     assert_eq!(answer["points"][2]["tick"], 3);
@@ -230,7 +229,6 @@ fn the_same_decision_again_is_counted() {
     assert_eq!(low["why"], "threshold");
     assert!(low["because"].as_str().unwrap().starts_with("threshold "));
     assert!(low["first_unix_ms"].as_u64() < low["last_unix_ms"].as_u64());
-    assert_eq!(low["written"], true);
 }
 
 #[test]
@@ -250,7 +248,6 @@ fn decisions_are_bounded() {
         history.push(&report(&tick), now + Duration::from_secs(count));
     }
     assert_eq!(history.decisions.len(), DECISIONS);
-    assert_eq!(json(&history, 0, now)["points"][0]["writes"], 1000);
 }
 
 #[test]

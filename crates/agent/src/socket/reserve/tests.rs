@@ -91,10 +91,14 @@ fn without_an_agent_reserving_fails_and_says_how_to_start_one() {
 }
 
 #[test]
-fn a_request_is_one_documented_line() {
+fn request_and_answer_are_one_documented_line_each() {
     let line = r#"{"ask":"reserve","group":"/app/db","bytes":4294967296,"for_ms":60000}"#;
     let request: Request = serde_json::from_str(line).unwrap();
     assert_eq!(serde_json::to_string(&request).unwrap(), line);
+    let line =
+        r#"{"reserved":{"path":"/app/db","bytes":4294967296,"for_ms":60000,"managed":true}}"#;
+    let answer: Answer = serde_json::from_str(line).unwrap();
+    assert_eq!(serde_json::to_string(&answer).unwrap(), line);
     let wrong = r#"{"ask":"reserve","group":"/app/db","bytes":-1,"for_ms":1}"#;
     assert!(serde_json::from_str::<Request>(wrong).is_err());
 }

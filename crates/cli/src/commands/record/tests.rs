@@ -6,6 +6,7 @@ use justitia_agent::observe::Observer;
 use justitia_agent::socket::{Board, Server};
 use justitia_cgroup::{FakeFs, Fs};
 use justitia_discover::RuntimeDirs;
+use justitia_policy::config::Mode;
 use justitia_record::{Item, Options, Reader, Replayer};
 use justitia_report::status::Setup;
 
@@ -64,7 +65,7 @@ fn steps(fake: &Arc<FakeFs>, settings: &Settings, see: &mut dyn FnMut(status::Ti
     let observer = Observer::new(fs, settings.discover(), RuntimeDirs::none()).unwrap();
     let never = AtomicBool::new(false);
     fake.spawn(100, "/app/db");
-    run::watch_by(observer, settings, &never, |tick, step| {
+    run::watch_by(observer, settings, Mode::Observe, &never, |tick, step| {
         fake.process_io(100, tick.count * 12_345, tick.count * 999_999);
         fake.update("/app/db", |group| group.file = Bytes::mib(tick.count));
         Ok(see(tick, step))
@@ -107,7 +108,7 @@ fn ticks_streamed_by_an_agent_are_recorded_and_come_back() {
         ..Setup::default()
     }));
     let server = Server::listen(&settings.socket(), board.clone()).unwrap();
-    assert!(!no_agent(&settings.socket()));
+    assert!(is_listening(&settings.socket()));
     let agent = ticks::follow(&settings.socket()).unwrap();
     let mut recorder = recorder(&file);
     let stop = AtomicBool::new(false);
@@ -127,7 +128,7 @@ fn ticks_streamed_by_an_agent_are_recorded_and_come_back() {
         following.join().unwrap().writer.finish().unwrap();
     });
     drop(server);
-    assert!(no_agent(&settings.socket()));
+    assert!(!is_listening(&settings.socket()));
     let found = replayed(&file);
     assert!(found.len() > 5, "{}", found.len());
     for (tick, same) in &found {

@@ -21,7 +21,7 @@ pub(crate) struct App {
     /// The reason why the agent did not answer the last query.
     pub(crate) away: Option<String>,
     pub(crate) sort: Sort,
-    /// Show only groups whose path contains this.
+    /// Show only groups whose path or name contains this.
     pub(crate) filter: String,
     /// The previous filter while a new one is typed.
     typing: Option<String>,

@@ -16,7 +16,7 @@ const KEYS: [(&str, &str); 13] = [
         "sort by the next column, the previous one",
     ),
     ("r", "reverse the order"),
-    ("/", "only groups whose path contains a text; Esc: all"),
+    ("/", "only groups with a text in path or name; Esc: all"),
     ("t", "tree of the paths, or plain list"),
     ("p, Space", "pause; updates are kept meanwhile"),
     ("Ctrl-L", "draw everything again"),

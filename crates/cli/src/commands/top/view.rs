@@ -139,7 +139,7 @@ fn table(app: &App, rows: &[Row], shown: &[Row], width: usize) -> Vec<Line<'stat
     if shown.is_empty() {
         let nothing = match app.filter.as_str() {
             "" => "no cgroup to manage yet".to_owned(),
-            filter => format!("no group's path contains {filter}"),
+            filter => format!("no group's path or name contains {filter}"),
         };
         lines.push(Line::from(nothing));
     }
