@@ -124,8 +124,8 @@ fn list_experiments(args: &ListArgs) -> Result<(), LabError> {
     let mut text = String::from("experiments\n");
     for experiment in registry::all() {
         let policies: Vec<&str> = experiment.policies().iter().map(|p| p.name()).collect();
-        let _ = writeln!(text, "  {:<17}{}", experiment.name(), experiment.claim());
-        let _ = writeln!(text, "  {:<17}compares {}", "", policies.join(", "));
+        let _ = writeln!(text, "  {:<20}{}", experiment.name(), experiment.claim());
+        let _ = writeln!(text, "  {:<20}compares {}", "", policies.join(", "));
     }
     text += "\npolicies\n";
     for policy in Policy::all() {

@@ -22,7 +22,7 @@ use anyhow::{ensure, Result};
 
 use super::agent::{self, Agent};
 use super::disks::{self, GuestDisk};
-use super::{files, knobs, memory_disk, progress, setup};
+use super::{files, gate, knobs, memory_disk, progress, setup};
 use crate::protocol::databases::{
     DatabaseReport, DatabasesJob, DatabasesReport, PrepareJob, PrepareReport,
 };
@@ -82,6 +82,8 @@ pub fn run(job: &DatabasesJob) -> Result<DatabasesReport> {
         let in_time = agent.end()?;
         environment.insert("agent_ended_in_time".into(), in_time.to_string());
     }
+    let complaints = gate::complaints()?;
+    environment.insert("kernel_complaints".into(), complaints.join("\n"));
     let knobs_after = knobs::snapshot(Path::new(setup::CGROUP));
     let containers = job
         .containers
