@@ -16,7 +16,10 @@
 //!   groups' files ([`crate::share::ownership`]).
 //!
 //! The share comes from [`crate::share::water`] over demands. It includes all memory that no group demands,
-//! and is at least the proportion of the group's weight. While the watch ([`crate::watch`]) has suspended the
+//! and is at least the proportion of the group's weight. A group that takes part in lending ([`crate::share::lend`])
+//! has only what it is granted: it has no use for more, and `memory.low` alone does not keep the memory that it lends
+//! for the borrowers. The multi-generational LRU of 6.1 to 6.12 spares a group below its `memory.low` only in the
+//! first of two rounds (`mm/vmscan.c`, `shrink_one`). While the watch ([`crate::watch`]) has suspended the
 //! limits, the share of a group that is no tenant is also at least an equal part. A tenant whose memory the kernel
 //! cannot swap out gets undemanded memory little by little: it could keep for good what it takes in one second,
 //! and others may demand it in the next.
@@ -85,7 +88,7 @@ pub(crate) fn limit(
         return;
     };
     let holding = || holders.iter().enumerate().filter(|(i, _)| at[*i]);
-    let other = holding().filter_map(|(_, h)| members[h.member].group.non_file());
+    let other = holding().filter_map(|(_, h)| members[h.member].non_file());
     let total = cache + other.sum();
     let granted = water::divide(total, &nodes);
     let unwanted = total - holding().map(|(i, _)| granted[i]).sum();
@@ -114,7 +117,12 @@ pub(crate) fn limit(
         let member = &mut members[holder.member];
         let others = lacking - usize::from(member.memo.lacks_s > 0.0);
         let fair = total.scale(proportions[i]);
-        let mut share = (granted[i] + unwanted).max(fair);
+        // A reader in lending has no use for more than it is granted.
+        let mut share = if member.memo.lent.is_some() {
+            granted[i]
+        } else {
+            (granted[i] + unwanted).max(fair)
+        };
         if suspended && !holder.tenant {
             share = share.max(equal);
         }

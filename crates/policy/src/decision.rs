@@ -24,7 +24,10 @@ pub(crate) struct Memo {
     #[serde(rename = "habits")]
     pub activity: Activity,
     pub demand: Option<Bytes>,
+    /// Memory other than page cache, and page cache, as they were last read.
     pub non_file: Option<Bytes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<Bytes>,
     /// Seconds for which its bandwidth or its contention has been unknown, or the bandwidth of some contender.
     pub blind_s: f64,
     pub controller: Controller,
@@ -50,6 +53,7 @@ impl Memo {
         Memo {
             counters: Counters::of(group),
             non_file: group.non_file(),
+            file: group.memory.file,
             weight: group.weight,
             ..Memo::default()
         }
@@ -244,12 +248,21 @@ impl<'a> Member<'a> {
         })
     }
 
-    /// Notes by how much its memory other than page cache grew since the last step.
+    /// Its memory other than page cache, as it was last read.
+    pub(crate) fn non_file(&self) -> Option<Bytes> {
+        self.group.non_file().or(self.memo.non_file)
+    }
+
+    /// Its page cache, as it was last read.
+    pub(crate) fn file(&self) -> Option<Bytes> {
+        self.group.memory.file.or(self.memo.file)
+    }
+
+    /// Notes what it holds, and by how much its memory other than page cache grew since the last step.
     pub(crate) fn note_growth(&mut self) {
-        let other = self.group.non_file();
-        let grown = other.zip(self.memo.non_file);
+        let grown = self.group.non_file().zip(self.memo.non_file);
         self.decision.grew = grown.map_or(Bytes::ZERO, |(now, then)| now - then);
-        self.memo.non_file = other.or(self.memo.non_file);
+        (self.memo.non_file, self.memo.file) = (self.non_file(), self.file());
     }
 
     pub(crate) fn verdict(&self) -> Verdict {

@@ -136,7 +136,6 @@ fn release(member: &mut Member, blind: bool, elapsed_s: f64) {
         member.limit_as_before();
         return;
     }
-    member.note_growth();
     let memo = &mut member.memo;
     let (bandwidth, contends) = (memo.rates.bytes_per_s(), memo.activity.contending());
     let known = bandwidth.is_some() && contends.is_some() && !blind;
@@ -152,7 +151,8 @@ fn release(member: &mut Member, blind: bool, elapsed_s: f64) {
 }
 
 /// Divides the sum of the participants' entitlements among them, by weight times gain. Page cache that a
-/// group holds for others does not count: the limit leaves room for it above the share.
+/// group holds for others does not count: the limit leaves room for it above the share. The operator's limit on an
+/// ancestor bounds the sum of the shares below it.
 fn limit_participants(
     members: &mut [Member],
     participants: &[usize],
@@ -163,25 +163,32 @@ fn limit_participants(
         .iter()
         .map(|&i| members[i].decision.own())
         .sum();
-    let node = |&i: &usize| {
-        let Member { memo, decision, .. } = &members[i];
+    let node = |(i, member): (usize, &Member)| {
+        let Member { memo, decision, .. } = member;
+        let part = ((weights[i] * decision.gain * 1e9) as u64).max(1);
+        let part = decision.participant.then_some(part);
         let most = decision.ceiling.into_iter().chain(memo.cap).min();
         Node {
-            parent: None,
-            weight: Some(((weights[i] * decision.gain * 1e9) as u64).max(1)),
-            floor: decision.least.file,
-            demand: most.map(|most| most - decision.shift.for_others),
+            // Groups below an ancestor without a limit compete with all others.
+            parent: member
+                .parent
+                .filter(|&p| members[p].decision.ceiling.is_some()),
+            weight: part.or(member.leaf.then_some(0)),
+            floor: part.map_or(Bytes::ZERO, |_| decision.least.file),
+            demand: if member.leaf {
+                most.map(|most| most - decision.shift.for_others)
+            } else {
+                most.map(|most| most.scale(OVERCOMMIT))
+            },
         }
     };
-    let nodes: Vec<Node> = participants.iter().map(node).collect();
-    for (&i, share) in participants
-        .iter()
-        .zip(divide(entitled.scale(OVERCOMMIT), &nodes))
-    {
+    let nodes: Vec<Node> = members.iter().enumerate().map(node).collect();
+    let shares = divide(entitled.scale(OVERCOMMIT), &nodes);
+    for &i in participants {
         let member = &mut members[i];
         let ordered = gated && member.memo.activity.writer();
         if member.contends() && !ordered {
-            limit(member, share);
+            limit(member, shares[i]);
         }
     }
 }

@@ -58,7 +58,6 @@ pub struct State {
     /// Seconds since memory was last taken for a color.
     rebalanced_s: f64,
     /// Seconds until the last loans have paid back.
-    #[serde(skip_serializing_if = "is_zero")]
     lent_settles_s: f64,
     guard: guard::GuardState,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -92,24 +91,26 @@ pub fn step(
         Watch::default()
     };
     watch.look(&members, config.max_loss / 100.0, elapsed_s);
-    let mut need = Need::of(&state.guard, snapshot, config, may.guard);
+    let mut need = Need::of(&state.guard, snapshot, config, may.guard, elapsed_s);
     let pool = share::measure(&mut members, host, need.reserve());
     let supply = Supply::of_page_cache(host, need.reserve());
     let mut rebalanced_s = state.rebalanced_s;
     let since_s = &mut rebalanced_s;
     let reclaims = caps::move_caps(&mut members, supply, config, may, since_s, elapsed_s);
+    members.iter_mut().for_each(Member::note_growth);
     let mut lent_settles_s = state.lent_settles_s;
     let lending = may.lends.then_some((&mut lent_settles_s, elapsed_s));
     let shared = snapshot.shared.as_deref().unwrap_or_default();
     share::entitle(&mut members, pool, shared, may.weights, lending);
     let bfq = disk::any_is_left_to_bfq(&snapshot.devices);
-    let (steers, gated) = (bfq || disk::served(&state.disks) > 0, gate::orders(gate));
+    let io_cost = disk::any_is_on(&snapshot.devices);
+    let (steers, gated) = (bfq || io_cost, gate::orders(gate));
     if may.feedback {
         order::order(&mut members, config, &watch, gated, steers, elapsed_s);
     }
     let serves = gated || disk::any_may_serve(&state.disks, &snapshot.devices);
     let (limited, unlimited) = watch.limits(&mut members, serves || !may.watch);
-    let steered = watch::gains(&members, steers);
+    let steered = watch::gains(&members, bfq || disk::served(&state.disks) > 0);
     caps::limit(&mut members, may.colors);
     guard::limit_at_shares(&mut need, &mut members, !may.feedback);
     if may.feedback {
@@ -123,7 +124,7 @@ pub fn step(
     let low = protected.map(|memory| share::protect(host, &members, memory));
     let weights = may.weights.then(|| Served {
         gains: !watch.lifts(Watched::Gains),
-        io_cost: disk::any_is_on(&snapshot.devices),
+        io_cost,
         bfq,
     });
     let writes = writes::plan(&members, low.as_deref(), weights);
@@ -193,14 +194,6 @@ fn decided(limits: bool, gains: bool, io_cost: bool, may: Capabilities) -> BTree
     ];
     let made = all.into_iter().filter(|(made, _)| *made && may.watch);
     made.map(|(_, decision)| decision).collect()
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands over a reference"
-)]
-fn is_zero(seconds: &f64) -> bool {
-    *seconds == 0.0
 }
 
 fn remember(before: &Memo, group: &Group, config: &Config, elapsed_s: f64) -> Memo {

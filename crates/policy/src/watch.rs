@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use crate::decision::Member;
 use crate::plan::{Finding, Loss, Phase, Reason, Watched};
 use crate::snapshot::GroupId;
-use crate::units::Limit;
+use crate::units::{Bytes, Limit};
 
 /// Seconds in force before a kind's first comparison.
 const FIRST_S: f64 = 120.0;
@@ -125,6 +125,9 @@ struct Comparison {
 struct Window {
     seconds: f64,
     bytes: BTreeMap<GroupId, f64>,
+    /// Dirty pages of each group in the last step, as in [`Observed`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    dirty: BTreeMap<GroupId, (GroupId, f64)>,
 }
 
 const NO_TENANT: GroupId = GroupId(0);
@@ -134,7 +137,8 @@ const NO_TENANT: GroupId = GroupId(0);
 struct Observed {
     groups: BTreeSet<GroupId>,
     bytes_per_s: BTreeMap<GroupId, f64>,
-    dirty: BTreeMap<GroupId, f64>,
+    /// Tenant and dirty bytes of each group.
+    dirty: BTreeMap<GroupId, (GroupId, f64)>,
     transferable_per_s: f64,
     /// Page cache of all groups, bytes.
     file: f64,
@@ -155,8 +159,9 @@ impl Observed {
             };
             observed.groups.insert(who);
             *observed.bytes_per_s.entry(tenant).or_default() += bytes_per_s;
-            let dirty = member.group.memory.file_dirty.unwrap_or_default();
-            *observed.dirty.entry(tenant).or_default() += dirty.as_f64();
+            let dirty = member.group.memory.file_dirty.map(Bytes::as_f64);
+            let dirty = dirty.map(|dirty| (member.group.id, (tenant, dirty)));
+            observed.dirty.extend(dirty);
             let transferable = member.memo.rates.transferable_per_s();
             observed.transferable_per_s += transferable.unwrap_or_default();
             observed.file += member.group.memory.file.unwrap_or_default().as_f64();
@@ -181,14 +186,21 @@ fn tenant(members: &[Member], i: usize) -> GroupId {
 impl Window {
     fn begin(observed: &Observed) -> Window {
         let mut window = Window::default();
-        window.add(&observed.dirty, 1.0);
+        window.add(observed, 0.0);
         window
     }
 
-    fn add(&mut self, bytes: &BTreeMap<GroupId, f64>, factor: f64) {
-        for (&tenant, bytes) in bytes {
-            *self.bytes.entry(tenant).or_default() += bytes * factor;
+    /// Adds a step. Dirty pages of a group that came are no growth, and those of one that left are not written back.
+    fn add(&mut self, observed: &Observed, elapsed_s: f64) {
+        self.seconds += elapsed_s;
+        for (&tenant, bytes_per_s) in &observed.bytes_per_s {
+            *self.bytes.entry(tenant).or_default() += bytes_per_s * elapsed_s;
         }
+        for (group, &(tenant, dirty)) in &observed.dirty {
+            let before = self.dirty.get(group).map_or(dirty, |before| before.1);
+            *self.bytes.entry(tenant).or_default() -= dirty - before;
+        }
+        self.dirty.clone_from(&observed.dirty);
     }
 
     /// Traffic of all groups but this tenant's, bytes per second.
@@ -232,10 +244,9 @@ impl Comparison {
         self.for_s += elapsed_s;
         self.carried += observed.transferable_per_s * elapsed_s;
         if let Some(window) = &mut self.now {
-            window.add(&observed.bytes_per_s, elapsed_s);
-            window.seconds += elapsed_s;
+            window.add(observed, elapsed_s);
             if window.seconds >= COMPARE_S {
-                window.add(&observed.dirty, -1.0);
+                window.dirty.clear();
                 self.windows.extend(self.now.take());
                 (self.for_s, self.carried) = (0.0, 0.0);
             }

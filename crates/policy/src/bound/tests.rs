@@ -8,6 +8,7 @@ use crate::snapshot::{GroupId, SharedFile, Snapshot};
 use crate::step::{step, State};
 use crate::testing::{self, apply, group};
 use crate::units::{Bytes, Limit, Weight};
+use crate::worth::{Curve, Point};
 
 const SECOND: Duration = Duration::from_secs(1);
 const TENANT: usize = 1;
@@ -282,6 +283,48 @@ fn a_bound_leaves_room_for_what_is_held_for_others() {
         [300, 0].map(|for_others| payer(&State::default(), 100, for_others).bytes());
     let (with, without) = (with.expect("a bound"), without.expect("a bound"));
     assert!(with >= without + Bytes::mib(250), "{with} {without}");
+}
+
+/// The limit of a group that holds 400 MiB and reads through 2000, beside a group of equal weight that lacks memory.
+/// `curve`: it is known that less than 2000 MiB are of no use to it.
+fn scan(curve: bool) -> Limit {
+    let worth = |hits: &[(u64, f64)]| {
+        let point = |&(mib, hit_ratio): &(u64, f64)| Point {
+            cache: Bytes::mib(mib),
+            hit_ratio,
+        };
+        Curve::new(hits.iter().map(point).collect(), 40e6)
+    };
+    let mut snapshot = beside(400);
+    snapshot.groups.truncate(TENANT);
+    let mut scan = group(2, None, "/scan");
+    scan.worth = worth(&[(1999, 0.0), (2000, 1.0)]).filter(|_| curve);
+    snapshot.groups.push(scan);
+    snapshot.groups.push(group(3, None, "/idle"));
+    let mut app = group(4, None, "/app");
+    app.worth = worth(&[(450, 0.5), (900, 1.0)]);
+    snapshot.groups.push(app);
+    hold(&mut snapshot, HONEST, 0, 580);
+    hold(&mut snapshot, TENANT, 0, 400);
+    let (config, mut state) = (Config::default(), State::default());
+    for _ in 0..30 {
+        let traffic = &mut snapshot.groups[TENANT].traffic;
+        for bytes in [&mut traffic.read_bytes, &mut traffic.missed_bytes] {
+            *bytes = bytes.map(|bytes| bytes + 20_000_000);
+        }
+        lack(&mut snapshot, 1000);
+        let (next, plan) = step(&state, &snapshot, &config, SECOND);
+        apply(&mut snapshot, &plan);
+        state = next;
+    }
+    high(&snapshot, TENANT)
+}
+
+#[test]
+fn a_group_that_lends_page_cache_is_bounded_below_its_part_by_weight() {
+    let (lends, keeps) = (scan(true), scan(false));
+    assert!(keeps >= Limit::Bytes(Bytes::mib(450)), "{keeps}");
+    assert!(lends < Limit::Bytes(Bytes::mib(400)), "{lends}");
 }
 
 #[test]

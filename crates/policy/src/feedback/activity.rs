@@ -13,7 +13,8 @@
 //!   claim that has no effect within `PATIENCE_S` is suspended for `SUSPENDED_S`, because the page cache of
 //!   others is not what holds the group back.
 //!
-//! An unknown value (a kernel without pressure stall information) changes nothing.
+//! An unknown value changes nothing. Stalls that stay unknown (a group that cannot be read, a kernel without
+//! pressure stall information) leave it unknown whether the group contends.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +35,8 @@ const STAY_WRITER: f64 = 0.25;
 const MIXES: f64 = 0.15;
 /// A group that mixes continues to do so above this written part of its traffic.
 const STAY_MIXING: f64 = 0.1;
+/// Seconds after which unknown stalls are no longer taken for the last ones.
+const UNKNOWN_S: f64 = 10.0;
 /// Share of time waiting for CPUs above which a group wants more of them.
 const CPU_HUNGRY: f64 = 0.2;
 /// A claim needs at least this part of the share; a group further below it does something else.
@@ -49,6 +52,8 @@ const SUSPENDED_S: f64 = 120.0;
 #[serde(default)]
 pub(crate) struct Activity {
     stalled: Option<f64>,
+    /// Seconds for which its stalls have been unknown.
+    unknown_s: f64,
     cpu_stalled: Option<f64>,
     written_per_s: Option<f64>,
     read_per_s: Option<f64>,
@@ -100,7 +105,9 @@ enum Claim {
 impl Activity {
     #[must_use]
     pub(crate) fn after(self, rates: &Rates, stall_share: f64, elapsed_s: f64) -> Activity {
+        let unknown_s = rates.stalled.map_or(self.unknown_s + elapsed_s, |_| 0.0);
         let stalled = smooth(self.stalled, rates.stalled, elapsed_s);
+        let stalled = stalled.filter(|_| unknown_s <= UNKNOWN_S);
         let written_per_s = smooth(self.written_per_s, rates.written_per_s, elapsed_s);
         let read_per_s = smooth(self.read_per_s, rates.read_per_s, elapsed_s);
         let writes = match (written_per_s, read_per_s) {
@@ -116,6 +123,7 @@ impl Activity {
         let contending = begins || (self.contending && stays && !stopped);
         Activity {
             stalled,
+            unknown_s,
             cpu_stalled: smooth(self.cpu_stalled, rates.cpu_stalled, elapsed_s),
             written_per_s,
             read_per_s,
@@ -261,5 +269,19 @@ mod tests {
         assert_eq!(blind.contending(), Some(true));
         assert!(blind.writer());
         assert_eq!(Activity::default().contending(), None);
+    }
+
+    #[test]
+    fn a_group_whose_stalls_stay_unknown_stops_contending() {
+        let stall_share = FeedbackConfig::default().stall_share;
+        let blind = |h: Activity, seconds| {
+            (0..seconds).fold(h, |h, _| h.after(&Rates::default(), stall_share, 1.0))
+        };
+        let short = blind(settled(&rates(0.5, 0.5)), 10);
+        assert_eq!(short.contending(), Some(true));
+        let long = blind(short, 1);
+        assert_eq!(long.contending(), None);
+        let again = long.after(&rates(0.0, 0.0), stall_share, 1.0);
+        assert_eq!(again.contending(), Some(false));
     }
 }

@@ -61,6 +61,8 @@ const BATCH_MOST: Bytes = Bytes(1 << 30);
 const BATCH_LEAST: Bytes = Bytes::mib(1);
 /// A group that holds this part of its share is limited at the share while something is reserved.
 const NEAR_SHARE: f64 = 0.8;
+/// Memory was reserved anew if its time left fell by this many seconds more than have passed.
+const SHORTER_S: f64 = 1.0;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -68,8 +70,8 @@ pub(crate) struct GuardState {
     /// Least memory that each reserving group had since memory was last reserved for it. A group that restarts
     /// begins anew.
     before: BTreeMap<String, Bytes>,
-    /// Seconds that each reservation had left. If they rise, memory was reserved anew.
-    left_s: BTreeMap<String, f64>,
+    /// The reservations of the last step.
+    reservations: Vec<Reservation>,
     /// Limits were set for a reservation, and some are left to lift.
     limits: bool,
 }
@@ -91,7 +93,13 @@ pub(crate) struct Need {
 
 impl Need {
     /// The need of this step; nothing if `may` is false, or if nothing was asked for.
-    pub(crate) fn of(state: &GuardState, snapshot: &Snapshot, config: &Config, may: bool) -> Need {
+    pub(crate) fn of(
+        state: &GuardState,
+        snapshot: &Snapshot,
+        config: &Config,
+        may: bool,
+        elapsed_s: f64,
+    ) -> Need {
         if !may {
             return Need::default();
         }
@@ -103,17 +111,14 @@ impl Need {
             spare: host.spare(),
             ..Need::default()
         };
-        let GuardState { before, left_s, .. } = &mut need.state;
-        let left_before = std::mem::take(left_s);
+        need.state.reservations.clone_from(reservations);
+        let before = &mut need.state.before;
         before.retain(|path, _| reservations.iter().any(|known| known.path == *path));
         for reservation in reservations {
-            let path = &reservation.path;
-            left_s.insert(path.clone(), reservation.left_s);
-            if left_before
-                .get(path)
-                .is_some_and(|&left| left < reservation.left_s)
-            {
-                before.remove(path);
+            let mut last = state.reservations.iter();
+            let last = last.find(|last| last.path == reservation.path);
+            if last.is_some_and(|last| is_anew(last, reservation, elapsed_s)) {
+                before.remove(&reservation.path);
             }
             let group = snapshot.groups.iter().find(|g| g.path == reservation.path);
             need.reserved = need.reserved + outstanding(reservation, group, before);
@@ -145,6 +150,14 @@ fn standing(config: &GuardConfig, host: &Host) -> Bytes {
         Some(total) if config.enabled => config.reserve.of(total),
         _ => Bytes::ZERO,
     }
+}
+
+/// Whether memory was reserved anew since the last step. `elapsed_s`: 0 in an agent's first step, where the time left
+/// also fell while no agent ran.
+fn is_anew(last: &Reservation, now: &Reservation, elapsed_s: f64) -> bool {
+    let fell_s = last.left_s - now.left_s;
+    let shorter = elapsed_s > 0.0 && fell_s > elapsed_s + SHORTER_S;
+    last.bytes != now.bytes || fell_s < 0.0 || shorter
 }
 
 /// The part of a reservation that its group has not taken yet. A group that does not exist has taken nothing.

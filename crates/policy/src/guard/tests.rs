@@ -188,6 +188,27 @@ fn a_reservation_is_used_up_by_what_its_group_takes() {
 }
 
 #[test]
+fn a_shorter_or_smaller_reservation_is_a_new_one_and_time_that_passed_is_not() {
+    let mut snapshot = machine(20, &[(700, 20), (0, 0)]);
+    let mut state = State::default();
+    let mut reserved = |mib: u64, left_s: f64, taken_mib: u64, elapsed_s: u64| {
+        reserve_for(&mut snapshot, "/g2", mib);
+        snapshot.reservations[0].left_s = left_s;
+        snapshot.groups[1].memory.current = Some(Bytes::mib(taken_mib));
+        let elapsed = Duration::from_secs(elapsed_s);
+        let (next, plan) = step(&state, &snapshot, &Config::default(), elapsed);
+        state = next;
+        plan.guard.unwrap().reserved.0 >> 20
+    };
+    assert_eq!(reserved(200, 600.0, 0, 1), 200);
+    assert_eq!(reserved(200, 590.0, 200, 10), 0);
+    assert_eq!(reserved(200, 400.0, 200, 0), 0, "no agent ran");
+    assert_eq!(reserved(200, 60.0, 200, 1), 200, "shorter");
+    assert_eq!(reserved(200, 59.0, 400, 1), 0);
+    assert_eq!(reserved(100, 58.0, 400, 1), 100, "smaller");
+}
+
+#[test]
 fn a_reservation_for_a_group_that_restarts_is_used_up_by_the_new_one() {
     let mut snapshot = machine(20, &[(700, 20), (0, 150)]);
     reserve_for(&mut snapshot, "/g2", 200);

@@ -15,17 +15,18 @@ pub(crate) fn growing(held: Bytes) -> Bytes {
 /// Sets each member's demand. It is unbounded for writers that contend or claim; for other groups it is what
 /// they hold plus room to grow, so that an idle group keeps what it holds and lends the rest of its share.
 /// The operator's limits on it and on its ancestors bound it, and so does the cap if `caps_count`. Page cache
-/// that a group holds for others counts as their demand.
+/// that a group holds for others counts as their demand. Only the operator's limits
+/// bound an inner group. A group that cannot be read demands what it demanded before.
 pub(crate) fn set(members: &mut [Member], charges: &Charges, caps_count: bool) {
     let shifts = charges.wanted(members.len());
     for (member, shift) in members.iter_mut().zip(shifts) {
+        let held = member.group.memory.file;
+        if held.is_none() && member.memo.demand.is_some() {
+            continue;
+        }
         let activity = &member.memo.activity;
         let busy = member.contends() || activity.claiming();
-        let grows = member
-            .group
-            .memory
-            .file
-            .filter(|_| !(busy && activity.writer()));
+        let grows = held.filter(|_| member.leaf && !(busy && activity.writer()));
         let cap = member.memo.cap.filter(|_| caps_count);
         let most = member.decision.ceiling.into_iter().chain(cap);
         member.memo.demand = grows

@@ -34,7 +34,7 @@ const RESERVE_OF_CACHE: u64 = 8;
 pub(crate) fn capacity(host: &Host, members: &[Member]) -> Option<Bytes> {
     let file = host.file?;
     let most = file + host.spare()?;
-    let managed: Bytes = leaves(members).filter_map(|g| g.memory.file).sum();
+    let managed: Bytes = leaves(members).filter_map(Member::file).sum();
     let of_memory = host.total.map(|total| Bytes(total.0 / RESERVE_OF_MEMORY));
     let bounds = of_memory
         .into_iter()
@@ -45,11 +45,11 @@ pub(crate) fn capacity(host: &Host, members: &[Member]) -> Option<Bytes> {
 
 /// All memory that the managed groups hold or could hold: `capacity` of page cache, and their other memory.
 pub(crate) fn memory_of_groups(capacity: Bytes, members: &[Member]) -> Bytes {
-    capacity + leaves(members).filter_map(Group::non_file).sum()
+    capacity + leaves(members).filter_map(Member::non_file).sum()
 }
 
-fn leaves<'a>(members: &'a [Member]) -> impl Iterator<Item = &'a Group> {
-    members.iter().filter(|m| m.leaf).map(|m| m.group)
+fn leaves<'a>(members: &'a [Member<'a>]) -> impl Iterator<Item = &'a Member<'a>> {
+    members.iter().filter(|m| m.leaf)
 }
 
 /// True if the kernel could swap out the group's memory.

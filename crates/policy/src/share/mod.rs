@@ -83,7 +83,7 @@ pub(crate) fn protect(host: &Host, members: &[Member], memory: Bytes) -> Vec<Opt
 
 /// Demand of memory of any kind; `None`: unbounded.
 pub(crate) fn all_demand(member: &Member) -> Option<Bytes> {
-    Some(member.memo.demand? + member.group.non_file()?)
+    Some(member.memo.demand? + member.non_file()?)
 }
 
 /// Each member's share of the weight of the active leaves, down the hierarchy.
@@ -129,5 +129,29 @@ mod tests {
         let entitled = |i: usize| members[i].decision.entitlement;
         assert_eq!(entitled(1), Bytes::mib(100));
         assert!(entitled(2) > Bytes::mib(500), "{}", entitled(2));
+    }
+
+    #[test]
+    fn a_limit_of_an_ancestor_bounds_the_sum_of_what_groups_below_it_are_entitled_to() {
+        let mut slice = group(1, None, "/slice");
+        slice.weight = None;
+        slice.memory.current = Some(Bytes::mib(120));
+        slice.memory.file = Some(Bytes::mib(100));
+        slice.knobs.max = Some(Limit::Bytes(Bytes::mib(120)));
+        let mut groups = vec![slice];
+        groups.extend((2..6).map(|id| group(id, Some(1), "/slice/g")));
+        groups.push(group(6, None, "/b"));
+        for group in &mut groups[1..] {
+            group.memory.file = Some(Bytes::mib(400));
+            group.memory.current = Some(Bytes::mib(400));
+        }
+        let snapshot = testing::snapshot(1000, groups);
+        let mut members = Member::all(&snapshot, Memo::new);
+        let pool = measure(&mut members, &snapshot.host, Bytes::ZERO);
+        entitle(&mut members, pool, &[], true, None);
+        assert_eq!(members[0].decision.entitlement, Bytes::mib(100));
+        assert_eq!(members[1].decision.entitlement, Bytes::mib(25));
+        let shares = divide(Bytes::mib(1000), &members, all_demand);
+        assert_eq!(shares[0], Bytes::mib(120));
     }
 }

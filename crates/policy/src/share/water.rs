@@ -1,9 +1,9 @@
 //! Weighted water-filling over a hierarchy: how many bytes each group is entitled to.
 //!
 //! Each node of a tree has a weight among its siblings, a floor that it must not fall below, and a cap: its
-//! demand, beyond which it has no use for more. Water rises in all siblings at a level proportional to their
-//! weights: `allocation_i(level) = clamp(level * weight_i, floor_i, cap_i)`. The level is the one at which
-//! all bytes are handed out, or every node has what it demands.
+//! demand, beyond which it and all below it have no use for more. Water rises in all siblings at a level
+//! proportional to their weights: `allocation_i(level) = clamp(level * weight_i, floor_i, cap_i)`. The level
+//! is the one at which all bytes are handed out, or every node has what it demands.
 //!
 //! Properties, each held by a test:
 //! - *conservation*: the allocations sum to `min(total, sum of caps)`, to the byte;
@@ -27,7 +27,7 @@ pub(crate) struct Node {
     /// It must not get less than this, if the floors fit at all. Leaves only; an inner node's
     /// floor is the sum of its children's.
     pub floor: Bytes,
-    /// It has no use for more than this; `None` is unbounded. Leaves only, like the floor.
+    /// It has no use for more than this; `None` is unbounded. An inner node's bounds the sum of its children.
     pub demand: Option<Bytes>,
 }
 
@@ -117,15 +117,14 @@ fn subtrees_of(nodes: &[Node]) -> Vec<Subtree> {
     let mut below: Vec<Option<Subtree>> = vec![None; nodes.len()];
     let mut subtrees = vec![Subtree::default(); nodes.len()];
     for (i, node) in nodes.iter().enumerate().rev() {
-        let floor = u128::from(node.floor.0);
-        let demand = node.demand.map(|demand| u128::from(demand.0));
         let leaf = Subtree {
             weight: 0,
-            floor,
-            cap: demand.map_or(UNBOUNDED, |demand| demand.max(floor)),
+            floor: u128::from(node.floor.0),
+            cap: UNBOUNDED,
         };
         let mut subtree = below[i].unwrap_or(leaf);
-        subtree.cap = subtree.cap.min(UNBOUNDED);
+        let demand = node.demand.map_or(UNBOUNDED, |most| u128::from(most.0));
+        subtree.cap = subtree.cap.min(demand.max(subtree.floor));
         subtree.weight = node.weight.map_or(subtree.weight, u128::from);
         if let Some(parent) = node.parent {
             assert!(parent < i, "node {i} comes before its parent {parent}");
@@ -152,33 +151,6 @@ fn fill_siblings(total: u128, siblings: &[usize], subtrees: &[Subtree], allocati
     split(total.saturating_sub(fixed), &parts, allocation);
 }
 
-/// A level at which a node starts to rise, or stops.
-struct Break {
-    /// The level is `bytes / weight`.
-    bytes: u128,
-    weight: u128,
-    /// The level in fixed point, rounded down: it decides most comparisons.
-    level: u128,
-    starts: bool,
-    /// The node's place among its siblings.
-    at: usize,
-}
-
-impl Break {
-    fn new(bytes: u128, weight: u128, starts: bool, at: usize) -> Break {
-        Break {
-            bytes,
-            weight,
-            level: (bytes << LEVEL_BITS) / weight,
-            starts,
-            at,
-        }
-    }
-}
-
-/// Binary places of a level. `UNBOUNDED` times this fits.
-const LEVEL_BITS: u32 = 40;
-
 /// Finds the segment between two breakpoints of the water level in which `total`, which is more than the
 /// floors, is reached. Sets the allocations of the nodes at their floor or cap there. Returns the sum of these
 /// allocations, and for each node whether it rises with the level.
@@ -189,8 +161,8 @@ fn rising_at_level(
     allocation: &mut [u128],
 ) -> (u128, Vec<bool>) {
     // A node starts to rise where its floor is under water, and stops at its cap. Without a floor it rises
-    // from the start.
-    let mut breaks: Vec<Break> = Vec::with_capacity(siblings.len());
+    // from the start. A break is the level as bytes and weight, whether the node starts, and its place.
+    let mut breaks: Vec<(u128, u128, bool, usize)> = Vec::with_capacity(siblings.len());
     let mut rising = vec![false; siblings.len()];
     let mut rising_weight: u128 = 0;
     let mut fixed: u128 = 0;
@@ -205,27 +177,26 @@ fn rising_at_level(
             rising[at] = true;
             rising_weight += weight;
         } else {
-            breaks.push(Break::new(floor, weight, true, at));
+            breaks.push((floor, weight, true, at));
         }
         if cap < UNBOUNDED {
-            breaks.push(Break::new(cap, weight, false, at));
+            breaks.push((cap, weight, false, at));
         }
     }
     breaks.sort_unstable_by(|a, b| {
-        let exact = || (a.bytes * b.weight).cmp(&(b.bytes * a.weight));
-        let level = a.level.cmp(&b.level).then_with(exact);
-        level.then(b.starts.cmp(&a.starts)).then(a.at.cmp(&b.at))
+        let level = (a.0 * b.1).cmp(&(b.0 * a.1));
+        level.then(b.2.cmp(&a.2)).then(a.3.cmp(&b.3))
     });
 
-    for next in breaks {
+    for (bytes, weight, starts, at) in breaks {
         // Allocated at the level bytes / weight: fixed + rising_weight * level.
-        if fixed * next.weight + rising_weight * next.bytes >= total * next.weight {
+        if fixed * weight + rising_weight * bytes >= total * weight {
             break;
         }
-        let i = siblings[next.at];
-        let Subtree { weight, floor, cap } = subtrees[i];
-        rising[next.at] = next.starts;
-        if next.starts {
+        let i = siblings[at];
+        let Subtree { floor, cap, .. } = subtrees[i];
+        rising[at] = starts;
+        if starts {
             rising_weight += weight;
             fixed -= floor;
         } else {

@@ -415,6 +415,109 @@ fn the_feedback_starts_anew_when_io_cost_begins_to_serve_a_disk() {
     assert_ne!(pass(&mut snapshot), [1.0; 4], "it goes on from there");
 }
 
+/// Gains after half a minute in which the watch has withdrawn limits. `ours`: the agent switched io.cost on first.
+fn gains_without_limits(ours: bool, io_cost_is_on: bool) -> Vec<f64> {
+    let config = Config::default();
+    let mut snapshot = contended();
+    snapshot.devices = vec![cost_disk()];
+    if !ours {
+        snapshot.devices[0].given_model = None;
+    }
+    let light = testing::of_groups(vec![group(1, None, "/limited")]);
+    let mut limited = Member::all(&light, Memo::new);
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+    for _ in 0..30 {
+        apply(&mut snapshot, &plan);
+        snapshot.devices[0].cost_qos.as_mut().unwrap().enable = io_cost_is_on;
+        pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
+        limited[0].decision.high = Some((Limit::Bytes(Bytes::ZERO), Reason::AtEntitlement));
+        state.watch.limits(&mut limited, false);
+        (state, plan) = step(&state, &snapshot, &config, SECOND);
+    }
+    assert_eq!(disk::served(&state.disks), usize::from(ours));
+    plan.verdicts.iter().map(|verdict| verdict.gain).collect()
+}
+
+#[test]
+fn without_limits_gains_are_learned_while_io_cost_is_on_whoever_switched_it_on() {
+    let learned = |gains: Vec<f64>| gains[0] < 0.5;
+    assert!(learned(gains_without_limits(false, true)), "the operator's");
+    assert!(!learned(gains_without_limits(false, false)));
+    assert!(!learned(gains_without_limits(true, false)), "suspended");
+}
+
+#[test]
+fn a_failed_read_of_an_idle_group_changes_nothing_for_the_others() {
+    let modes = [Mode::Proportional, Mode::Justitia];
+    for (mode, weight) in modes
+        .into_iter()
+        .flat_map(|mode| [(mode, 1), (mode, 10_000)])
+    {
+        let config = Config::in_mode(mode);
+        let mut snapshot = contended();
+        snapshot.host.swap = Some(Bytes::mib(1000));
+        snapshot.host.file = Some(Bytes::mib(500));
+        snapshot.groups.push(group(6, None, "/idle"));
+        let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+        snapshot.groups[5].weight = Weight::new(weight).ok();
+        for group in &mut snapshot.groups[1..] {
+            group.memory.file = Some(Bytes::mib(100));
+            group.memory.current = Some(Bytes::mib(400));
+        }
+        for _ in 0..5 {
+            apply(&mut snapshot, &plan);
+            pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
+            (state, plan) = step(&state, &snapshot, &config, SECOND);
+        }
+        let for_others = |snapshot: &Snapshot| {
+            let (_, mut plan) = step(&state, snapshot, &config, SECOND);
+            plan.writes.retain(|write| write.group != GroupId(6));
+            let entitled = plan.verdicts[..4].iter().map(|v| v.entitlement);
+            (entitled.collect::<Vec<_>>(), plan.writes)
+        };
+        let read = for_others(&snapshot);
+        let unread = &mut snapshot.groups[5];
+        *unread = Group {
+            knobs: unread.knobs,
+            weight: unread.weight,
+            ..Group::new(unread.id, "/idle")
+        };
+        assert_eq!(for_others(&snapshot), read, "{mode:?} {weight}");
+    }
+}
+
+#[test]
+fn a_limit_on_a_slice_leaves_what_it_cannot_hold_to_the_writers_beside_it() {
+    let config = Config::default();
+    let mut snapshot = contended();
+    snapshot.groups[0].knobs.max = Some(Limit::Bytes(Bytes::mib(100)));
+    let beside = Group {
+        id: GroupId(6),
+        parent: None,
+        ..snapshot.groups[4].clone()
+    };
+    snapshot.groups.push(beside);
+    for (group, mib) in snapshot.groups.iter_mut().zip([100, 25, 25, 25, 25, 650]) {
+        group.memory.file = Some(Bytes::mib(mib));
+        group.memory.current = Some(Bytes::mib(mib));
+    }
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+    for _ in 0..10 {
+        apply(&mut snapshot, &plan);
+        for g in &mut snapshot.groups[1..] {
+            g.traffic.write_bytes = g.traffic.write_bytes.map(|b| b + 10_000_000);
+            g.pressure.io_some_us = g.pressure.io_some_us.map(|us| us + 900_000);
+        }
+        (state, plan) = step(&state, &snapshot, &config, SECOND);
+    }
+    let limit = |at: usize| snapshot.groups[at].knobs.high.and_then(Limit::bytes);
+    let entitled = |at: usize| plan.verdicts[at].entitlement;
+    assert_eq!(entitled(4), Bytes::mib(650));
+    assert!(limit(5) > Some(entitled(4)), "{:?}", limit(5));
+    let below: Bytes = (1..5).filter_map(limit).sum();
+    assert!(below < Bytes::mib(200), "{below}");
+}
+
 #[test]
 fn a_gain_that_was_learned_with_another_weight_is_forgotten() {
     let config = Config::default();

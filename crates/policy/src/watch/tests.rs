@@ -4,7 +4,6 @@ use super::*;
 use crate::decision::Memo;
 use crate::snapshot::Group;
 use crate::testing::{self, group};
-use crate::units::Bytes;
 
 const MAX_LOSS: f64 = 0.03;
 
@@ -273,6 +272,36 @@ fn a_tenant_whose_only_group_comes_and_goes_hides_no_loss() {
         bench.second();
     }
     assert!(bench.watch.findings()[0].comparisons > 4);
+}
+
+#[test]
+fn a_tenant_whose_job_ends_with_dirty_pages_hides_no_loss() {
+    let mut bench = Bench::new(&[(Watched::Limits, 0.15)], 0.02, 1);
+    let tenants = |id, path| Group {
+        delegated: true,
+        ..group(id, Some(10), path)
+    };
+    bench.groups.push(group(10, None, "/t"));
+    bench.groups.push(tenants(11, "/t/shell"));
+    bench.rates.extend([10e6, 0.0]);
+    let mut job = tenants(12, "/t/job");
+    job.memory.file_dirty = Some(Bytes::mib(2000));
+    let withdrawn = (0..900).any(|_| {
+        bench.groups.truncate(6);
+        // The job ends in the middle of each window in force.
+        let in_force = bench
+            .watch
+            .comparison
+            .as_ref()
+            .filter(|c| !c.is_suspended());
+        let window = in_force.and_then(|comparison| comparison.now.as_ref());
+        if window.is_none_or(|window| window.seconds < 4.0) {
+            bench.groups.push(job.clone());
+        }
+        bench.second();
+        bench.withdrawn()
+    });
+    assert!(withdrawn, "{:?}", bench.watch.findings());
 }
 
 /// Whether limits are withdrawn with three tenants of one group each. The first tenant doubles its traffic while

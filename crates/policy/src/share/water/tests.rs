@@ -41,9 +41,19 @@ fn leaves(nodes: &[Node]) -> Vec<usize> {
         .collect()
 }
 
-/// The node's cap. An unbounded one is larger than any total here, but small enough to be summed.
-fn cap(node: &Node) -> u64 {
-    node.demand.map_or(1 << 40, |d| d.0.max(node.floor.0))
+/// Each node's cap. An unbounded one is larger than any total here, but small enough to be summed.
+fn caps(nodes: &[Node]) -> Vec<u64> {
+    let mut below: Vec<Option<(u64, u64)>> = vec![None; nodes.len()];
+    let mut caps = vec![0; nodes.len()];
+    for (i, node) in nodes.iter().enumerate().rev() {
+        let (floor, most) = below[i].unwrap_or((node.floor.0, 1 << 40));
+        caps[i] = most.min(node.demand.map_or(most, |demand| demand.0.max(floor)));
+        if let Some(parent) = node.parent {
+            let sum = below[parent].get_or_insert_default();
+            *sum = (sum.0 + floor, sum.1 + caps[i]);
+        }
+    }
+    caps
 }
 
 #[test]
@@ -115,14 +125,14 @@ proptest! {
     fn conservation_to_the_byte(nodes in trees(), total in 0u64..1 << 34) {
         let got = divide(Bytes(total), &nodes);
         let handed_out: u64 = leaves(&nodes).iter().map(|&i| got[i].0).sum();
-        let wanted: u64 = leaves(&nodes).iter().map(|&i| cap(&nodes[i])).sum();
+        let caps = caps(&nodes);
+        let wanted: u64 = (0..nodes.len()).filter(|&i| nodes[i].parent.is_none()).map(|i| caps[i]).sum();
         prop_assert_eq!(handed_out, total.min(wanted));
-        for (i, node) in nodes.iter().enumerate() {
+        for i in 0..nodes.len() {
             let children: Vec<usize> =
                 (0..nodes.len()).filter(|&c| nodes[c].parent == Some(i)).collect();
-            if children.is_empty() {
-                prop_assert!(got[i].0 <= cap(node));
-            } else {
+            prop_assert!(got[i].0 <= caps[i]);
+            if !children.is_empty() {
                 prop_assert_eq!(got[i].0, children.iter().map(|&c| got[c].0).sum::<u64>());
             }
         }
