@@ -127,7 +127,7 @@ fn with_many_groups_the_largest_have_places_and_the_sum_is_kept() {
     let weight: f64 = rivals.map(|(_, verdict)| verdict.proportion).sum();
     let told = rows
         .iter()
-        .filter(|row| row[8] == true)
+        .filter(|row| row[7] == true)
         .filter_map(|row| row[1].as_f64());
     let told = told.sum::<f64>() + point["rest"]["contending_proportion"].as_f64().unwrap();
     assert!((told / weight - 1.0).abs() < 0.01, "{told} of {weight}");
