@@ -15,8 +15,8 @@ pub(crate) fn growing(held: Bytes) -> Bytes {
 /// Sets each member's demand. It is unbounded for writers that contend or claim; for other groups it is what
 /// they hold plus room to grow, so that an idle group keeps what it holds and lends the rest of its share.
 /// The operator's limits on it and on its ancestors bound it, and so does the cap if `caps_count`. Page cache
-/// that a group holds for others counts as their demand. Only the operator's limits
-/// bound an inner group. A group that cannot be read demands what it demanded before.
+/// that a group holds for others counts as their demand. Only the operator's limits bound an inner group. A group that
+/// cannot be read demands what it demanded before.
 pub(crate) fn set(members: &mut [Member], charges: &Charges, caps_count: bool) {
     let shifts = charges.wanted(members.len());
     for (member, shift) in members.iter_mut().zip(shifts) {
