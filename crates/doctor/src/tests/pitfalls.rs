@@ -489,17 +489,23 @@ fn the_rules_of_two_disks_are_two_files() {
     assert_eq!(targets, rules);
 }
 
-#[test]
-fn a_weight_that_a_container_wrote_itself_is_nobodys_request() {
+/// A host of one group without a weight, whose disk has no scheduler.
+fn on_a_disk_without_weights() -> Host {
     let host = Host::healthy();
     host.group("/app/db", |db| {
         db.io_weight = Some(100);
         db.bfq_weight = None;
     });
-    let docker = "/system.slice/docker-0123456789ab.scope";
-    host.group(docker, |docker| docker.file = Bytes::mib(1));
     host.files
         .set("/sys/block/sda/queue/scheduler", "[none] bfq\n");
+    host
+}
+
+#[test]
+fn a_weight_that_a_container_wrote_itself_is_nobodys_request() {
+    let host = on_a_disk_without_weights();
+    let docker = "/system.slice/docker-0123456789ab.scope";
+    host.group(docker, |docker| docker.file = Bytes::mib(1));
     let group = host.fs.open(docker).unwrap();
     group.set_xattr(xattr::WEIGHT, "800").unwrap();
     fine(&host.report(), "weights-not-enforced");
@@ -511,13 +517,7 @@ fn a_weight_that_a_container_wrote_itself_is_nobodys_request() {
 
 #[test]
 fn a_weight_that_a_tenant_wrote_is_a_request_only_below_its_own_directory() {
-    let host = Host::healthy();
-    host.group("/app/db", |db| {
-        db.io_weight = Some(100);
-        db.bfq_weight = None;
-    });
-    host.files
-        .set("/sys/block/sda/queue/scheduler", "[none] bfq\n");
+    let host = on_a_disk_without_weights();
     let tenants = "/user.slice/user@1000.service";
     host.fs.mkdir(tenants);
     host.fs.delegate(tenants, 1000, true);
@@ -539,13 +539,7 @@ fn a_weight_that_a_tenant_wrote_is_a_request_only_below_its_own_directory() {
 
 #[test]
 fn weights_that_nobody_set_need_no_scheduler() {
-    let host = Host::healthy();
-    host.group("/app/db", |db| {
-        db.io_weight = Some(100);
-        db.bfq_weight = None;
-    });
-    host.files
-        .set("/sys/block/sda/queue/scheduler", "[none] bfq\n");
+    let host = on_a_disk_without_weights();
     fine(&host.report(), "weights-not-enforced");
 }
 
