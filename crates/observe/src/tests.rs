@@ -307,17 +307,22 @@ fn a_child_that_was_waited_for_while_its_parent_could_not_be_read_is_counted_onc
     assert_eq!(host.read_and_written().1, Some(2));
 }
 
-#[test]
-fn a_child_in_a_quiet_group_that_was_waited_for_is_counted_once() {
+/// A process of `/a` with a child and a grandchild in `/b`, which have written.
+fn family() -> Host {
     let mut host = Host::new(&["/a", "/b"]);
     host.fs.spawn(10, "/a");
     host.fs.spawn_child(11, "/b", 10);
-    // Its own child has written, too.
     host.fs.spawn_child(12, "/b", 11);
     host.sample();
     host.fs.process_io(11, 0, 1000);
     host.fs.process_io(12, 0, 500);
     host.sample();
+    host
+}
+
+#[test]
+fn a_child_in_a_quiet_group_that_was_waited_for_is_counted_once() {
+    let mut host = family();
     host.fs.reap(12);
     host.fs.reap(11);
     let traffic = host.sample_of(|group| group.path() == "/a");
@@ -327,12 +332,8 @@ fn a_child_in_a_quiet_group_that_was_waited_for_is_counted_once() {
 
 #[test]
 fn a_child_in_a_group_that_left_the_list_is_counted_once() {
-    let mut host = Host::new(&["/a", "/b"]);
-    host.fs.spawn(10, "/a");
-    host.fs.spawn_child(11, "/b", 10);
-    host.sample();
-    host.fs.process_io(11, 0, 1000);
-    host.sample();
+    let mut host = family();
+    host.fs.reap(12);
     host.fs.reap(11);
     host.groups.pop();
     assert_eq!(host.read_and_written().1, Some(0));
@@ -340,14 +341,7 @@ fn a_child_in_a_group_that_left_the_list_is_counted_once() {
 
 #[test]
 fn a_child_that_is_a_zombie_when_its_group_leaves_the_list_is_counted_once() {
-    let mut host = Host::new(&["/a", "/b"]);
-    host.fs.spawn(10, "/a");
-    host.fs.spawn_child(11, "/b", 10);
-    host.fs.spawn_child(12, "/b", 11);
-    host.sample();
-    host.fs.process_io(11, 0, 1000);
-    host.fs.process_io(12, 0, 500);
-    host.sample();
+    let mut host = family();
     host.groups.pop();
     host.sample();
     host.fs.reap(12);

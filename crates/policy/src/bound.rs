@@ -118,7 +118,7 @@ pub(crate) fn limit(
         let others = lacking - usize::from(member.memo.lacks_s > 0.0);
         let fair = total.scale(proportions[i]);
         // A reader in lending has no use for more than it is granted.
-        let mut share = if member.memo.lent.is_some() {
+        let mut share = if member.decision.plain.is_some() {
             granted[i]
         } else {
             (granted[i] + unwanted).max(fair)
