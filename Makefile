@@ -1,6 +1,6 @@
 # Justitia. `make help` lists the targets.
-.PHONY: help build demo test bench lab install uninstall clean
-OUT ?= out
+.PHONY: help build demo test bench lab packages install uninstall clean
+OUT = out
 PREFIX ?= /usr/local
 
 help: ## list the targets
@@ -23,6 +23,9 @@ bench: build ## cost of a tick over 10 to 5,000 groups
 lab: build ## all experiments, as in docs/results (hours)
 	@scripts/lab $(OUT)/lab
 
+packages: build ## Debian packages in target/packages
+	@scripts/package
+
 # Does not build: under sudo that would be root's Rust, and root's files in target/.
 install: ## binaries, units, man pages and completions below $(PREFIX); after make build
 	@for program in justitia justitia-web justitia-probe justitia-lab justitia-lab-guest; do \
@@ -37,4 +40,4 @@ uninstall: ## undo install
 
 clean: ## remove what was built (the download cache stays)
 	cargo clean
-	rm -rf $(OUT)
+	rm -rf out

@@ -435,12 +435,19 @@ impl Agent {
     /// Applies new settings.
     fn adopt(&mut self, mut settings: Settings) -> Result<()> {
         // The journal and the socket stay where they are.
+        for (key, same) in [
+            ("state_dir", settings.state_dir == self.settings.state_dir),
+            ("socket", settings.socket == self.settings.socket),
+            ("observer", settings.observer == self.settings.observer),
+        ] {
+            if !same {
+                self.log
+                    .info(format_args!("restart the agent to use another {key}"));
+            }
+        }
         settings.state_dir.clone_from(&self.settings.state_dir);
         settings.socket.clone_from(&self.settings.socket);
-        if settings.observer != self.settings.observer {
-            self.log.info("restart the agent to use another observer");
-            settings.observer = self.settings.observer;
-        }
+        settings.observer = self.settings.observer;
         self.observer
             .reconfigure(settings.discover(), self.runtime.clone())?;
         self.observer.configure(&settings);

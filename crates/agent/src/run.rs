@@ -145,6 +145,8 @@ pub fn run(
     }));
     let told = matches!(result, Ok(Ok(())));
     let hand_over = hand_over && told && (!in_turn || Lock::is_awaited(&state_dir));
+    // The next agent, and `justitia restore`, look in the directory that the configuration names then.
+    let hand_over = hand_over && reread().is_ok_and(|next| next.state_dir == state_dir);
     let restored = end(agent, hand_over, (server, feed));
     signals.close();
     drop((claim, lock));
@@ -214,12 +216,13 @@ pub fn restore_host(settings: &Settings) -> Result<Option<Restored>> {
 /// Observes twice, one interval apart, and reports what would be written. Writes nothing.
 pub fn look(settings: &Settings) -> Result<Report> {
     let fs = open_host(Mode::Observe)?;
-    look_at(fs, settings, RuntimeDirs::host())
+    let mut observer = Observer::new(fs, settings.discover(), RuntimeDirs::host())?;
+    observer.listen_to(listener(settings, &Log::stderr(false), FIRST_WORD));
+    look_by(observer, settings)
 }
 
-/// Like [`look`], on any file system.
-pub fn look_at(fs: Fs, settings: &Settings, runtime: RuntimeDirs) -> Result<Report> {
-    let mut observer = Observer::new(fs, settings.discover(), runtime)?;
+/// Like [`look`], with any observer.
+pub fn look_by(mut observer: Observer, settings: &Settings) -> Result<Report> {
     observer.look_at_root(settings.guard.enabled);
     let board = Board::new(setup(settings, SystemTime::now()));
     let never = AtomicBool::new(false);
@@ -287,6 +290,7 @@ pub fn watch_by(
             problems: seen.problems,
             count,
             observer: Some(observer.counts_by()),
+            names: observer.names(),
             ..Tick::default()
         };
         let step = Step {

@@ -188,7 +188,8 @@ fn a_look_beside_an_agent_goes_by_what_the_owners_set() {
     let mut journal = Journal::open(load.state.path(), &justitia_cgroup::boot_id()).unwrap();
     let prior = Entry::new("/app/idle", Value::Weight(300));
     journal.hold(&[((idle, Knob::IoWeight), prior)]).unwrap();
-    let report = run::look_at(fs.clone(), &settings, RuntimeDirs::none()).unwrap();
+    let observer = Observer::new(fs.clone(), settings.discover(), RuntimeDirs::none()).unwrap();
+    let report = run::look_by(observer, &settings).unwrap();
     assert_eq!(report.find("idle").unwrap().weight, 300);
     assert_eq!(report.ticks_total, 2, "the first step knows no rates");
     assert!(report.problems.is_empty(), "{:?}", report.problems);
@@ -214,7 +215,9 @@ fn a_look_beside_an_agent_goes_by_what_the_owners_set() {
     let journal = load.state.path().join("journal");
     std::fs::remove_file(&journal).unwrap();
     std::fs::create_dir(&journal).unwrap();
-    let report = run::look_at(load.fake.clone(), &settings, RuntimeDirs::none()).unwrap();
+    let fs = load.fake.clone();
+    let observer = Observer::new(fs, settings.discover(), RuntimeDirs::none()).unwrap();
+    let report = run::look_by(observer, &settings).unwrap();
     assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
 }
 

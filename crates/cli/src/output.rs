@@ -168,7 +168,9 @@ pub(crate) fn progress(line: Option<fmt::Arguments<'_>>) {
     match line {
         Some(line) => {
             page.text.push('\r');
+            // The line before may have been longer.
             write!(page, "{line}");
+            page.text.push_str("\x1b[K");
         }
         None => page.push_str("\n"),
     }

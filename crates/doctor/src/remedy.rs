@@ -4,6 +4,7 @@
 //! Sizes are rounded up to MiB: the kernel, systemd, Docker and Podman understand `512M`.
 
 use justitia_cgroup::File;
+use justitia_discover::{kind, Kind};
 use justitia_policy::units::Bytes;
 
 use crate::facts::{Facts, GroupFacts};
@@ -55,13 +56,28 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
-/// The systemd unit of a group, if the last component of its path is one.
+/// The unit of the host's system manager that a group is, by the last component of its path.
 pub(crate) fn unit(path: &str) -> Option<&str> {
-    let last = path.rsplit('/').next()?;
+    let (above, last) = path.rsplit_once('/')?;
+    if is_managed_apart(above) {
+        return None;
+    }
     let is_unit = [".service", ".slice", ".scope"]
         .iter()
         .any(|ending| last.ends_with(ending));
     is_unit.then_some(last)
+}
+
+/// True for a user's service manager, a container and a machine, and all below: what manages groups there has units
+/// and containers of the same names as the host.
+fn is_managed_apart(path: &str) -> bool {
+    let up_to = |(end, _)| &path[..end];
+    let mut paths = path.match_indices('/').map(up_to).chain([path]);
+    paths.any(|path| {
+        let last = path.rsplit('/').next().unwrap_or_default();
+        let named = kind::of_path(path).map(|named| named.kind);
+        last.starts_with("user@") || matches!(named, Some(Kind::Container | Kind::Vm))
+    })
 }
 
 enum Owner<'a> {
@@ -74,6 +90,12 @@ enum Owner<'a> {
 fn owner(path: &str) -> Owner<'_> {
     if path.contains("kubepods") {
         return Owner::Kubernetes;
+    }
+    if path
+        .rsplit_once('/')
+        .is_some_and(|(above, _)| is_managed_apart(above))
+    {
+        return Owner::Nobody;
     }
     let mut parts = path.rsplit('/');
     let last = parts.next().unwrap_or_default();

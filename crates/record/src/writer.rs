@@ -13,6 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{flock, FlockOperation};
+use rustix::io::Errno;
 
 use crate::encode::Encoder;
 use crate::error::{self, Error, Result};
@@ -66,8 +67,10 @@ impl Writer {
             }
             new => new.map_err(|error| error::io("make", &name, &error))?,
         };
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Err(error::in_use(path));
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(error::in_use(path)),
+            Err(errno) => return Err(error::io("lock", &name, &errno.into())),
         }
         let syncer = Syncer::start(&file).map_err(|error| error::io("sync", &name, &error))?;
         let mut writer = Writer {
@@ -80,8 +83,13 @@ impl Writer {
             syncer: Some(syncer),
             synced_at: Instant::now(),
         };
-        writer.find_end()?;
-        Ok(writer)
+        match writer.find_end() {
+            Ok(()) => Ok(writer),
+            Err(error) => {
+                writer.abandon();
+                Err(error)
+            }
+        }
     }
 
     /// Begins a session. Must precede its first tick.

@@ -1,11 +1,12 @@
 //! Log lines for the operator, on stderr.
 //!
-//! Under systemd (`JOURNAL_STREAM` is set) each line begins with its priority as `<N>`, which journald
+//! If stderr is the journal's stream (`JOURNAL_STREAM`), each line begins with its priority as `<N>`, which journald
 //! strips. Errors of writing to stderr are ignored.
 
 use std::collections::HashSet;
 use std::fmt;
-use std::io::Write as _;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::text::printable;
@@ -26,13 +27,21 @@ pub struct Log {
     captured: Option<Arc<Mutex<Vec<String>>>>,
 }
 
+/// True if this file is the stream that systemd names as `DEVICE:INODE`.
+fn is_journal(file: impl AsFd) -> bool {
+    let Ok(stat) = rustix::fs::fstat(file) else {
+        return false;
+    };
+    let stream = format!("{}:{}", stat.st_dev, stat.st_ino);
+    std::env::var_os("JOURNAL_STREAM").is_some_and(|named| *named == *stream)
+}
+
 impl Log {
     /// Writes to stderr; debug lines only when `verbose`.
     pub fn stderr(verbose: bool) -> Log {
-        let prefix = std::env::var_os("JOURNAL_STREAM").is_some();
         Log {
             verbose,
-            prefix,
+            prefix: is_journal(io::stderr()),
             seen: Arc::default(),
             captured: None,
         }

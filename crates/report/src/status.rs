@@ -447,17 +447,21 @@ fn is_id(name: &str) -> bool {
     name.len() >= 12 && name.bytes().all(|c| c.is_ascii_hexdigit())
 }
 
+/// A group's name in tables: the owner's name for a container, pod or virtual machine, the path for other groups.
+pub fn label<'a>(path: &'a str, names: Option<&'a Names>) -> &'a str {
+    let named = names.filter(|of| {
+        let last = path.rsplit('/').next();
+        ["container", "pod", "vm"].contains(&of.kind.as_str())
+            && last != Some(&of.name)
+            && !is_id(&of.name)
+    });
+    named.map_or(path, |of| &of.name)
+}
+
 impl GroupStatus {
-    /// Its name in tables: the owner's name for a container, pod or virtual machine, the path for other
-    /// groups.
+    /// Its name in tables ([`label`]).
     pub fn label(&self) -> &str {
-        let named = self.names.as_ref().filter(|of| {
-            let last = self.path.rsplit('/').next();
-            ["container", "pod", "vm"].contains(&of.kind.as_str())
-                && last != Some(&of.name)
-                && !is_id(&of.name)
-        });
-        named.map_or(&self.path, |of| &of.name)
+        label(&self.path, self.names.as_ref())
     }
 
     /// The value of a knob as a number; `max` is infinite.

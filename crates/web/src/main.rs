@@ -65,6 +65,7 @@ fn run(args: &WebArgs) -> Result<()> {
     while let Some(frame) = feed.read()? {
         page.follow(frame);
     }
+    Log::stderr(false).info("the agent ended, and the page with it");
     Ok(())
 }
 

@@ -112,7 +112,7 @@ fn list(report: &Report, json: bool) -> Result<()> {
         return output::print_json(&records);
     }
     if report.groups.is_empty() {
-        return Err(run::no_group(""));
+        return output::print_line(format_args!("no cgroup to manage yet"));
     }
     table(report, Screen::stdout()).print()
 }

@@ -1,10 +1,8 @@
 //! `justitia plan`: shows the writes of a step and their reasons.
 
-use std::os::unix::net::UnixStream;
-
 use clap::Args;
 use justitia_agent::run;
-use justitia_agent::socket::ask;
+use justitia_agent::socket::{ask, is_listening};
 use justitia_agent::Result;
 use justitia_policy::config::Mode;
 use justitia_report::status::{PlannedWrite, Problem, Report};
@@ -49,8 +47,7 @@ struct PlanOutput<'a> {
 pub(crate) fn run(args: &PlanArgs) -> Result<()> {
     let settings = settings::with_policy(&args.config, &args.policy)?;
     let socket = settings.socket();
-    let own =
-        args.policy.any() || args.config.config.is_some() || UnixStream::connect(&socket).is_err();
+    let own = args.policy.any() || args.config.config.is_some() || !is_listening(&socket);
     let (source, report) = if own {
         ("here", run::look(&settings)?)
     } else {
@@ -74,7 +71,8 @@ fn render(report: &Report, source: &str, screen: Screen) -> Page {
         let groups = report.groups.len();
         write!(
             text,
-            "Writes of an agent that would start now over {groups} groups:\n\n"
+            "Writes of an agent that would start now over {}:\n\n",
+            output::number(groups, "group")
         );
     }
     if report.writes.is_empty() {

@@ -10,7 +10,7 @@ mod weights;
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
-use clap::Args;
+use clap::{ArgAction, Args};
 use export::Export;
 use justitia_agent::config::{parse_mode, parse_objective};
 use justitia_agent::{Error, Result, Settings};
@@ -76,7 +76,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
     /// Write every step into a new file: csv for a row for each group, json for everything
-    #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"])]
+    #[arg(long, action = ArgAction::Set, num_args = 2, value_names = ["FORMAT", "FILE"])]
     pub(crate) export: Vec<String>,
 }
 

@@ -82,7 +82,7 @@ pub(crate) fn run(args: &ReserveArgs) -> Result<()> {
 fn asked(args: &ReserveArgs) -> Result<(Bytes, Duration)> {
     let time = parse_time("--for", &args.time, SHORTEST..=LONGEST)?;
     let bytes = match &args.size {
-        Some(text) if !args.clear => parse_size("SIZE", text)?.page_aligned(),
+        Some(text) => parse_size("SIZE", text)?.page_aligned(),
         _ => return Ok((Bytes::ZERO, time)),
     };
     if bytes == Bytes::ZERO {
@@ -105,7 +105,7 @@ fn words(reserved: &Reserved) -> Page {
         text,
         "{} reserved for {path}, for {} s",
         reserved.bytes,
-        reserved.for_ms / 1000
+        reserved.for_ms as f64 / 1000.0
     );
     if !reserved.managed {
         text.push_str(

@@ -21,7 +21,7 @@ use justitia_policy::plan::{Knob, Value};
 use justitia_policy::snapshot::{GroupId, WeightSource};
 use justitia_policy::units::Limit;
 use justitia_policy::{Config, State};
-use justitia_report::status::{Problem, Tick};
+use justitia_report::status::{label, Problem, Tick};
 use rustix::process::geteuid;
 use serde::Serialize;
 
@@ -92,6 +92,9 @@ struct Trial {
 #[derive(Debug, Default, Serialize)]
 struct Tried {
     path: String,
+    /// Its name in the table: the owner's, or else the path.
+    #[serde(skip)]
+    label: String,
     weight: u32,
     weight_source: WeightSource,
     /// Bytes that it read and wrote; `None`: unknown in every step.
@@ -237,6 +240,8 @@ impl Tally {
             if let Some(weight) = group.weight {
                 let tried = self.groups.entry(group.id).or_default();
                 tried.path.clone_from(&group.path);
+                let names = tick.names.get(&group.id);
+                label(&group.path, names).clone_into(&mut tried.label);
                 tried.weight = weight.get();
                 tried.weight_source = group.weight_source;
                 tried.file_bytes = group.memory.file.map(|bytes| bytes.0);

@@ -99,6 +99,9 @@ Examples:
         policy: Option<String>,
         #[command(flatten)]
         config: ConfigArgs,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -123,7 +126,11 @@ pub(crate) fn run(args: &VmArgs) -> Result<()> {
     match &args.command {
         None => show(args),
         Some(VmCommand::Run(args)) => keep(args),
-        Some(VmCommand::Policy { policy, config }) => switch(policy.as_deref(), config),
+        Some(VmCommand::Policy {
+            policy,
+            config,
+            json,
+        }) => switch(policy.as_deref(), config, *json),
     }
 }
 
@@ -229,7 +236,7 @@ fn weight(text: &str) -> Result<(String, Weight)> {
     Ok((name.to_owned(), weight))
 }
 
-fn switch(policy: Option<&str>, config: &ConfigArgs) -> Result<()> {
+fn switch(policy: Option<&str>, config: &ConfigArgs, json: bool) -> Result<()> {
     let path = socket(config)?;
     let report = match policy {
         Some(policy) => control::switch(&path, named(policy))?,
@@ -241,6 +248,9 @@ fn switch(policy: Option<&str>, config: &ConfigArgs) -> Result<()> {
             "start it: justitia vm run; or name its --state-dir",
         ));
     };
+    if json {
+        return output::print_json(&serde_json::json!({ "policy": report.policy }));
+    }
     output::print_line(format_args!("{}", name(report.policy)))
 }
 

@@ -176,8 +176,15 @@ fn warm(found: &[files::Found], group: &Group, entitled: Bytes) -> Result<Warmed
     let mut read = 0;
     let mut complete = true;
     'files: for one in found {
-        let mut file =
-            File::open(&one.path).map_err(|error| Error::io("read", &one.path, &error))?;
+        let mut file = match File::open(&one.path) {
+            Ok(file) => file,
+            // It was removed since it was found.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => {
+                progress.end();
+                return Err(Error::io("read", &one.path, &error));
+            }
+        };
         // A file that grew meanwhile is read as far as it was found.
         let mut left = one.bytes;
         while left > 0 {
@@ -195,7 +202,10 @@ fn warm(found: &[files::Found], group: &Group, entitled: Bytes) -> Result<Warmed
                     left = left.saturating_sub(bytes as u64);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(Error::io("read", &one.path, &error)),
+                Err(error) => {
+                    progress.end();
+                    return Err(Error::io("read", &one.path, &error));
+                }
             }
             progress.tell(read);
         }

@@ -8,7 +8,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::Args;
 use justitia_agent::{run, Error, Result};
 use justitia_cgroup::{xattr, Fs, Group};
-use justitia_discover::{Discovered, Kind, RuntimeDirs, Scanner};
+use justitia_discover::{Discovered, Kind, RuntimeDirs, Scanner, Weighed};
 use justitia_policy::config::Mode;
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
@@ -60,6 +60,10 @@ struct WeightRecord {
     weight_source: WeightSource,
     /// `None`: the group is not managed.
     kind: Option<Kind>,
+    /// It divides its weight among managed groups in it.
+    divides: bool,
+    #[serde(skip)]
+    label: String,
 }
 
 impl WeightRecord {
@@ -70,6 +74,28 @@ impl WeightRecord {
             weight: found.weight.get(),
             weight_source: found.source,
             kind: Some(found.kind),
+            divides: false,
+            label: found.alias.as_ref().unwrap_or(&found.path).clone(),
+        }
+    }
+
+    fn of_unmanaged(group: &Group, weight: Weight, weight_source: WeightSource) -> WeightRecord {
+        WeightRecord {
+            path: group.path().to_owned(),
+            id: group.id().0,
+            weight: weight.get(),
+            weight_source,
+            kind: None,
+            divides: false,
+            label: group.path().to_owned(),
+        }
+    }
+
+    /// A group above managed ones, which has a weight.
+    fn of_ancestor(group: &Group, found: &Weighed) -> WeightRecord {
+        WeightRecord {
+            divides: true,
+            ..WeightRecord::of_unmanaged(group, found.weight, found.source)
         }
     }
 }
@@ -88,7 +114,7 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
     scanner.set_priors(run::priors(&settings)?);
     scanner.rescan()?;
     let Some(name) = &args.group else {
-        return list(&scanner, args.json);
+        return list(&fs, &scanner, &settings.manage.join(" "), args.json);
     };
     let group = find(&fs, &scanner, name)?;
     if let Some(weight) = new {
@@ -112,32 +138,45 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
         "{} has weight {} from {from}",
         record.path, record.weight
     );
-    if record.kind.is_none() {
+    if record.kind.is_none() && !record.divides {
         text.push_str("it is not among the managed groups\n");
     } else if new.is_some_and(|new| new.get() != record.weight) {
         text.push_str("it takes precedence over the weight set here\n");
     }
+    if record.divides {
+        text.push_str("it divides this weight among the managed groups in it\n");
+    }
     text.print()
 }
 
-fn list(scanner: &Scanner, json: bool) -> Result<()> {
-    let groups = scanner.groups();
-    let records = groups.iter().map(WeightRecord::of);
+fn list(fs: &Fs, scanner: &Scanner, globs: &str, json: bool) -> Result<()> {
+    let records = records(fs, scanner);
     if json {
-        return output::print_json(&records.collect::<Vec<_>>());
+        return output::print_json(&records);
     }
-    if groups.is_empty() {
-        return Err(run::no_group(""));
+    if records.is_empty() {
+        return Err(run::no_group(globs));
     }
-    Table::of(groups)
-        .left("GROUP", 0, |group| {
-            group.alias.as_ref().unwrap_or(&group.path).clone()
+    Table::of(&records)
+        .left("GROUP", 0, |group| group.label.clone())
+        .right("WEIGHT", 0, |group| group.weight.to_string())
+        .left("FROM", 1, |group| source_words(group.weight_source))
+        .left("KIND", 2, |group| {
+            group.kind.map_or("divides".into(), |kind| kind.to_string())
         })
-        .right("WEIGHT", 0, |group| group.weight.get().to_string())
-        .left("FROM", 1, |group| source_words(group.source))
-        .left("KIND", 2, |group| group.kind.to_string())
         .render(Screen::stdout())
         .print()
+}
+
+/// All managed groups, and then those above them that have a weight.
+fn records(fs: &Fs, scanner: &Scanner) -> Vec<WeightRecord> {
+    let managed = scanner.groups().iter().map(WeightRecord::of);
+    let above = scanner.weighed().iter();
+    let above = above.filter_map(|found| {
+        let group = fs.open(&found.path).ok()?;
+        Some(WeightRecord::of_ancestor(&group, found))
+    });
+    managed.chain(above).collect()
 }
 
 /// Finds a group by the name of a managed one, or else by its path below the mount.
@@ -162,22 +201,24 @@ fn record(scanner: &Scanner, group: &Group) -> Result<WeightRecord> {
     if let Some(found) = scanner.groups().iter().find(|found| found.id == group.id()) {
         return Ok(WeightRecord::of(found));
     }
+    let mut above = scanner.weighed().iter();
+    if let Some(found) = above.find(|found| found.path == group.path()) {
+        return Ok(WeightRecord::of_ancestor(group, found));
+    }
     let mut set = None;
     for name in [xattr::WEIGHT, xattr::WEIGHT_OF_DELEGATED] {
         let text = group.xattr(name)?;
         set = text.and_then(|text| parse_weight(&text).ok()).or(set);
     }
-    Ok(WeightRecord {
-        path: group.path().to_owned(),
-        id: group.id().0,
-        weight: set.unwrap_or(Weight::DEFAULT).get(),
-        weight_source: if set.is_some() {
-            WeightSource::Xattr
-        } else {
-            WeightSource::Default
-        },
-        kind: None,
-    })
+    let source = match set {
+        Some(_) => WeightSource::Xattr,
+        None => WeightSource::Default,
+    };
+    Ok(WeightRecord::of_unmanaged(
+        group,
+        set.unwrap_or(Weight::DEFAULT),
+        source,
+    ))
 }
 
 fn parse_weight(text: &str) -> Result<Weight> {
@@ -226,6 +267,24 @@ mod tests {
         group.set_xattr(xattr::WEIGHT_OF_DELEGATED, "300").unwrap();
         let record = record(&scanner(fs.clone()), &group).unwrap();
         assert_eq!(record.weight, 300);
+    }
+
+    #[test]
+    fn a_slice_above_managed_groups_shows_the_weight_that_it_divides() {
+        let fake = FakeFs::new();
+        fake.mkdir("/batch.slice");
+        fake.mkdir("/batch.slice/job");
+        let fs: Fs = fake;
+        let config = DiscoverConfig {
+            weights: vec![("/batch.slice".into(), Weight::new(400).unwrap())],
+            ..DiscoverConfig::managing(&["/batch.slice/*"])
+        };
+        let mut scanner = Scanner::new(fs.clone(), config, RuntimeDirs::none()).unwrap();
+        scanner.rescan().unwrap();
+        let group = find(&fs, &scanner, "/batch.slice").unwrap();
+        let slice = record(&scanner, &group).unwrap();
+        assert_eq!((slice.weight, slice.divides, slice.kind), (400, true, None));
+        assert_eq!(records(&fs, &scanner)[1], slice);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 import { Chart, ramp, spark, swatch } from "./charts.js";
 import { Curves, flatFrom } from "./curves.js";
 import { Data, lines, pageCache, pick, shares } from "./data.js";
-import { bytes, count, element, fixed, percent, plural, shortNames, span } from "./format.js";
+import { bytes, count, element, fixed, ownersName, percent, plural, shortNames, span } from "./format.js";
 import { Groups, showDecisions } from "./tables.js";
 
 const PATIENCE_MS = 4000;
@@ -99,6 +99,10 @@ function show() {
   if (!report) return;
   const chosen = pick(points);
   const names = shortNames([...report.groups.map((group) => group.path), ...chosen.map((one) => one.path)]);
+  for (const group of report.groups) {
+    const name = ownersName(group);
+    if (name) names.set(group.path, name);
+  }
   const colors = new Map();
   const series = chosen.map((one, rank) => {
     const color = ramp(rank, chosen.length, dark.matches);

@@ -61,6 +61,11 @@ function shorten(part) {
   return part.replace(/[0-9a-f]{32,}/g, (hex) => hex.slice(0, 12) + "…").replace(/\.(scope|service|slice)$/, "");
 }
 
+// The name that its owner gave to a container, pod or virtual machine; null without one. An ID is no name.
+export function ownersName({ kind, name }) {
+  return ["container", "pod", "vm"].includes(kind) && name && !/^[0-9a-f]{12,}$/.test(name) ? name : null;
+}
+
 // Short names of paths: as many of the last components as distinguish them.
 export function shortNames(paths) {
   const names = new Map();

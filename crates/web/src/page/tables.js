@@ -14,7 +14,7 @@ const COLUMNS = [
   { head: "Bandwidth", by: (g) => g.bytes_per_s, show: (g) => rate(g.bytes_per_s) },
   { head: "Share", by: (g) => g.share, show: (g) => percent(g.share) },
   { head: "Of ideal", by: (g) => g.of_ideal, show: (g) => fixed(g.of_ideal) },
-  { head: "State", by: (g) => ["green", "yellow", "red"].indexOf(g.color), show: color, help: "green: satisfied; yellow: would do better with more; red: not satisfied" },
+  { head: "State", by: (g) => (g.color ? ["green", "yellow", "red"].indexOf(g.color) : null), show: color, help: "green: satisfied; yellow: would do better with more; red: not satisfied" },
   { head: "Page cache / threshold", by: (g) => g.file_bytes, show: cache },
   { head: "Hits", by: (g) => g.hit_ratio, show: (g) => percent(g.hit_ratio) },
   { head: "Refaults", by: (g) => g.refault_pages_per_s, show: (g) => (typeof g.refault_pages_per_s === "number" ? count(g.refault_pages_per_s) + "/s" : DASH), help: "pages read again soon after they were evicted" },
@@ -89,7 +89,7 @@ export class Groups {
     const total = groups.reduce((sum, group) => sum + (group.bytes_per_s ?? 0), 0);
     const wanted = this.filter.toLowerCase();
     const found = groups
-      .filter((group) => group.path.toLowerCase().includes(wanted))
+      .filter((group) => `${group.path} ${group.name ?? ""}`.toLowerCase().includes(wanted))
       .map((group) => ({ ...group, share: total > 0 && typeof group.bytes_per_s === "number" ? group.bytes_per_s / total : null }));
     this.order(found);
     this.fill(found.slice(0, MOST_ROWS), state);

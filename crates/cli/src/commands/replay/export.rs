@@ -9,6 +9,7 @@ use justitia_agent::{Error, Result};
 use justitia_policy::plan::Plan;
 use justitia_policy::{Config, Snapshot};
 use justitia_record::{Step, Summary};
+use justitia_report::text::printable;
 use serde::Serialize;
 
 use crate::output::unexpected;
@@ -199,7 +200,7 @@ fetched_bytes_per_s,recorded_fetched_bytes_per_s,gain,recorded_gain,writes,recor
     let mut text = format!("group,{FIELDS}\n");
     for group in &summary.groups {
         let json = serde_json::to_value(group).map_err(unexpected)?;
-        text.push_str(&quoted(&group.path));
+        text.push_str(&quoted(&printable(&group.path)));
         for field in FIELDS.split(',') {
             let value = &json[field];
             // A whole number of a fraction has no decimal point.

@@ -12,6 +12,12 @@ use justitia_report::text::printable;
 use super::rows::{wanted, Sort};
 use super::values::{values, Row, Values};
 
+/// What precedes a name: of a node with siblings below it, of the last one; and what continues their lines.
+const UNICODE: [&str; 4] = ["├ ", "└ ", "│ ", "  "];
+const ASCII: [&str; 4] = ["|- ", "`- ", "|  ", "   "];
+/// Characters that begin a row of a node that is not at the top.
+pub(super) const BRANCHES: [char; 6] = ['├', '└', '│', '|', '`', ' '];
+
 /// A component of a path, and the nodes below it.
 #[derive(Debug, Default)]
 struct Node<'a> {
@@ -97,11 +103,7 @@ fn push(
     unicode: bool,
     rows: &mut Vec<Row>,
 ) {
-    let (branch, corner, stem, blank) = if unicode {
-        ("├ ", "└ ", "│ ", "  ")
-    } else {
-        ("|- ", "`- ", "|  ", "   ")
-    };
+    let [branch, corner, stem, blank] = if unicode { UNICODE } else { ASCII };
     let mut nodes: Vec<Node> = nodes.into_values().map(Node::compressed).collect();
     nodes.sort_by(|a, b| sort.compare((&a.path, &a.values), (&b.path, &b.values)));
     let count = nodes.len();

@@ -11,6 +11,7 @@ use super::bars;
 use super::columns::{Column, Field, Shown, CACHE_TEXT};
 use super::format;
 use super::theme::{letter, strong, Theme};
+use super::tree;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
@@ -157,12 +158,13 @@ pub(crate) fn cell(row: &Row, column: Column, theme: Theme, top_share: f64) -> (
     (format::pad(&text, width, column.field.right()), style)
 }
 
-/// Cuts a whole path at its front, and a name in the tree, which begins with branch lines, at its end.
+/// Cuts a row of the tree that begins with branch lines at its end, and any other name at its front: the ends of
+/// paths and of pods' names differ.
 fn name(row: &Row, width: usize, theme: Theme) -> String {
-    if row.label.starts_with('/') {
-        format::cut_front(&row.label, width, theme.ellipsis())
-    } else {
+    if row.label.starts_with(tree::BRANCHES) {
         format::cut_end(&row.label, width, theme.ellipsis())
+    } else {
+        format::cut_front(&row.label, width, theme.ellipsis())
     }
 }
 

@@ -53,7 +53,7 @@ fn table(text: &mut Page, trial: &Trial, screen: Screen) {
     use crate::output::{bytes, megabytes_per_s, percent, ratio};
     let rate = |bytes: f64| bytes / trial.seconds;
     let table = Table::of(&trial.groups[..trial.groups.len().min(SHOWN)])
-        .left("GROUP", 0, |group| group.path.clone())
+        .left("GROUP", 0, |group| group.label.clone())
         .right("WEIGHT", 0, |group| group.weight.to_string())
         .left("FROM", 5, |group| source_words(group.weight_source))
         .right("MB/S", 4, |group| {
@@ -103,9 +103,9 @@ fn bandwidth(trial: &Trial) -> Vec<String> {
         };
         said.push(format!(
             "{} got {:.2} times what {} got; by weight it is {:.2} times.",
-            least.path,
+            least.label,
             of(|pair| pair.0),
-            most.path,
+            most.label,
             of(|pair| pair.1),
         ));
     }
