@@ -117,7 +117,9 @@ impl Disk {
         if let (true, Some(name)) = (self.seen.cost_qos.is_some(), disk_name(&path)) {
             // A value that cannot be read is unknown. Reading the knobs reported the problem.
             self.seen.counters = self.group.disk_counters(buffer).ok().flatten();
-            self.seen.vrate = self.group.vrate(buffer).ok().flatten();
+            let cost = self.group.cost(buffer).ok().flatten();
+            self.seen.vrate = cost.map(|(vrate, _)| vrate);
+            self.seen.cost_used_us = cost.and_then(|(_, used_us)| used_us);
             let known = || self.group.known_model(buffer).ok().flatten();
             self.seen.given_model = models.get(name).copied().or_else(known);
         }

@@ -11,9 +11,10 @@ impl Group {
         self.parsed(File::DiskStat, buffer, disk::stat)
     }
 
-    /// The vrate of io.cost for this disk, relative to its model, in hundredths of a percent.
-    pub fn vrate(&self, buffer: &mut Buffer) -> Result<Option<u32>, Error> {
-        self.parsed(File::IoStat, buffer, disk::vrate)
+    /// The vrate of io.cost for this disk, relative to its model, in hundredths of a percent; and the disk's time
+    /// that io.cost has granted, microseconds.
+    pub fn cost(&self, buffer: &mut Buffer) -> Result<Option<(u32, Option<u64>)>, Error> {
+        self.parsed(File::IoStat, buffer, disk::cost)
     }
 
     /// The model of this disk that udev knows (`iocost.conf(5)`).

@@ -148,6 +148,8 @@ pub(crate) fn limit(
         let near = held.is_none_or(|held| demand::growing(held) > most);
         if share < total && (holder.tenant || (others > 0 && near)) {
             bound(member, host, most);
+        } else {
+            member.memo.bound_other = None;
         }
     }
 }
@@ -207,13 +209,16 @@ fn bound(member: &mut Member, host: &Host, most: Bytes) {
     } else {
         Bytes::ZERO
     };
-    let holds = limits::holds(group, least, entitled, swappable(host, group));
+    let other = group.non_file();
+    let other = other.map(|held| held.min(member.memo.bound_other.unwrap_or(held)));
+    member.memo.bound_other = other.or(member.memo.bound_other);
+    let swaps = swappable(host, group);
+    let holds = other.and_then(|other| limits::holds(group, least, other, entitled, swaps));
     let Some(holds) = holds else {
         member.decision.high = member.decision.high.filter(|_| member.leaf);
         return;
     };
-    let stands = group.knobs.high.unwrap_or(Limit::Max);
-    let limit = Limit::Bytes(most).max(Limit::Bytes(holds).min(stands));
+    let limit = Limit::Bytes(most.max(holds));
     let high = member.decision.high.map(|(high, _)| high);
     if high.is_none_or(|high| limit < high) {
         member.decision.high = Some((limit, Reason::ShareOfMemory));

@@ -39,12 +39,17 @@ pub(crate) struct Memo {
     pub was_capped: bool,
     /// Seconds for which it still counts as lacking memory.
     pub lacks_s: f64,
+    /// The least memory other than page cache that it held while it was bounded; `None`: it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound_other: Option<Bytes>,
     pub working_set: WorkingSet,
     #[serde(rename = "pace")]
     pub backoff: Backoff,
     /// Its need and its size with loans; `None` unless it takes part in lending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lent: Option<Lent>,
+    /// Seconds for which it has kept a loan without a curve.
+    pub no_curve_s: f64,
 }
 
 impl Memo {
@@ -232,9 +237,10 @@ impl<'a> Member<'a> {
         decision.high = Some((to, reason));
     }
 
-    /// Restores the operator's limit: an inner group may have been a leaf with a limit.
+    /// Restores the operator's limit. A leaf that cannot be read keeps its limit until it can be.
     pub(crate) fn limit_as_before(&mut self) {
-        if let Some(high) = self.group.knobs.operator.high {
+        let unread = self.leaf && self.group.non_file().is_none();
+        if let Some(high) = self.group.knobs.operator.high.filter(|_| !unread) {
             self.limit_at(high, Reason::AtEntitlement);
         }
     }

@@ -12,8 +12,8 @@
 //!
 //! The model need not be exact. `io.cost.qos` lets the kernel run slower or faster than the model: faster
 //! while requests wait for io.cost and the disk meets its latency target, slower while it misses the target.
-//! The target follows from the model: the time of a few requests. If groups contend, the kernel runs slower than
-//! the model and the disk delivers less than its capacity, io.cost is relaxed after [`RELAX_S`] seconds: the target is
+//! The target follows from the model: the time of a few requests. If groups contend and use what io.cost grants
+//! (`cost.usage`), the kernel runs slower than the model and the disk delivers less than its capacity, io.cost is relaxed after [`RELAX_S`] seconds: the target is
 //! doubled, and the lowest speed rises. The latter is for disks with few tags: the kernel also runs slower
 //! while requests wait for a tag.
 //!
@@ -71,6 +71,8 @@ const IN_TIME: u32 = 9000;
 /// While the kernel runs slower than the model, a disk of whose capacity less than this part is used is slowed
 /// down by io.cost.
 const SLOWED: f64 = 0.95;
+/// While io.cost holds requests back, groups use at least this part of the time that it grants.
+const GRANTED: f64 = 0.75;
 /// Seconds of being slowed down before a relaxation, and the largest number of relaxations.
 const RELAX_S: f64 = 3.0;
 const RELAXED: u32 = 6;
@@ -84,6 +86,8 @@ const LATENCY_US: (f64, f64) = (200.0, 200_000.0);
 #[serde(default)]
 pub(crate) struct DiskMemo {
     counters: Option<DiskCounters>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost_used_us: Option<u64>,
     rates: Option<DiskRates>,
     /// Seconds of contention since it was last busy.
     idle_s: f64,
@@ -175,6 +179,7 @@ impl DiskMemo {
     fn after(&self, disk: &BlockDevice, contended: bool, elapsed_s: f64) -> DiskMemo {
         let mut memo = DiskMemo {
             counters: disk.counters,
+            cost_used_us: disk.cost_used_us,
             written_s: self.written_s + elapsed_s,
             ..self.clone()
         };
@@ -198,8 +203,12 @@ impl DiskMemo {
         } else if contended {
             memo.off_s += elapsed_s;
         }
-        // io.cost may keep the disk idle, so this does not ask whether the disk is saturated.
-        let slower = contended && disk.vrate.is_some_and(|vrate| vrate < 9500);
+        // io.cost may keep the disk idle, so this does not ask whether the disk is saturated. The kernel leaves the
+        // vrate where the last burst left it; on a disk in light use a low one slows nobody down.
+        let granted = self.cost_used_us.zip(disk.cost_used_us);
+        let granted = granted.map(|(then, now)| now.saturating_sub(then) as f64 / 1e6);
+        let used_up = granted.is_none_or(|used_s| used_s >= GRANTED * elapsed_s);
+        let slower = contended && used_up && disk.vrate.is_some_and(|vrate| vrate < 9500);
         memo.slowed_s = if memo.held && slower && memo.used(rates, disk.given_model) < SLOWED {
             memo.slowed_s + elapsed_s
         } else {

@@ -505,6 +505,9 @@ pub struct BlockDevice {
     /// io.cost's `vrate`: its speed relative to the model, in hundredths of a percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vrate: Option<u32>,
+    /// Time of the disk, at its `vrate`, that io.cost has granted to all groups since it was enabled, microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_used_us: Option<u64>,
     /// Its model as given by the configuration or by udev.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_model: Option<CostModel>,
@@ -527,6 +530,7 @@ impl BlockDevice {
             cost_model: None,
             counters: None,
             vrate: None,
+            cost_used_us: None,
             given_model: None,
         }
     }

@@ -23,14 +23,15 @@ use crate::watch::Watch;
 /// without, 75 MB/s with).
 pub(crate) const OVERCOMMIT: f64 = 1.25;
 
-/// Moves the gains and sets the limits. `gated`: the gate orders writers. `steers`: a disk serves by block weight.
-/// The feedback must not learn from a step in which the watch suspends a decision.
+/// Moves the gains and sets the limits. `unread`: the page cache to divide is not known, so limits stay for a while.
+/// `gated`: the gate orders writers. `steers`: a disk serves by block weight. The feedback must not learn from a step
+/// in which the watch suspends a decision.
 pub(crate) fn order(
     members: &mut [Member],
     config: &Config,
     watch: &Watch,
-    gated: bool,
-    steers: bool,
+    unread: bool,
+    (gated, steers): (bool, bool),
     elapsed_s: f64,
 ) {
     let participants = participants(members, config.objective, elapsed_s);
@@ -42,12 +43,14 @@ pub(crate) fn order(
     let by_blocks = steers && !watch.lifts(Watched::Gains);
     let held = !gated && !by_blocks && watch.lifts(Watched::Limits);
     move_gains(members, &weights, &config.feedback, held, learns_s);
-    let blind = members.iter().any(|m| is_unknown_contender(m, config));
+    let blind = unread || members.iter().any(|m| is_unknown_contender(m, config));
     for member in members.iter_mut() {
         release(member, blind, elapsed_s);
     }
-    limit_participants(members, &participants, &weights, gated);
-    limit_mixed(members, participants.len());
+    if !unread {
+        limit_participants(members, &participants, &weights, gated);
+        limit_mixed(members, participants.len());
+    }
 }
 
 /// The groups that take part: contenders whose bandwidth a page share moves, and groups that claim. Indices

@@ -91,7 +91,7 @@ pub fn step(
         Watch::default()
     };
     watch.look(&members, config.max_loss / 100.0, elapsed_s);
-    let mut need = Need::of(&state.guard, snapshot, config, may.guard, elapsed_s);
+    let need = Need::of(&state.guard, snapshot, config, may.guard, elapsed_s);
     let pool = share::measure(&mut members, host, need.reserve());
     let supply = Supply::of_page_cache(host, need.reserve());
     let mut rebalanced_s = state.rebalanced_s;
@@ -106,13 +106,26 @@ pub fn step(
     let io_cost = disk::any_is_on(&snapshot.devices);
     let (steers, gated) = (bfq || io_cost, gate::orders(gate));
     if may.feedback {
-        order::order(&mut members, config, &watch, gated, steers, elapsed_s);
+        let unread = pool.cache.is_none();
+        order::order(
+            &mut members,
+            config,
+            &watch,
+            unread,
+            (gated, steers),
+            elapsed_s,
+        );
     }
     let serves = gated || disk::any_may_serve(&state.disks, &snapshot.devices);
     let (limited, unlimited) = watch.limits(&mut members, serves || !may.watch);
-    let steered = watch::gains(&members, bfq || disk::served(&state.disks) > 0);
+    // While a step rests without io.cost, the disks that it serves otherwise still count.
+    let rests = watch.suspends() && disk::served(&state.disks) > 0;
+    let steered = watch::gains(&members, steers || rests);
+    if may.guard && !may.feedback {
+        members.iter_mut().for_each(Member::limit_as_before);
+    }
     caps::limit(&mut members, may.colors);
-    guard::limit_at_shares(&mut need, &mut members, !may.feedback);
+    guard::limit_at_shares(&need, &mut members);
     if may.feedback {
         bound::limit(&mut members, host, pool.cache, unlimited, elapsed_s);
     }
@@ -122,7 +135,7 @@ pub fn step(
     let weights_must_hold = may.feedback && (state.weights_must_hold || ordered);
     let protected = pool.memory.filter(|_| may.weights);
     let low = protected.map(|memory| share::protect(host, &members, memory));
-    let weights = may.weights.then(|| Served {
+    let weights = may.feedback.then(|| Served {
         gains: !watch.lifts(Watched::Gains),
         io_cost,
         bfq,

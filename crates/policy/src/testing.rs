@@ -1,7 +1,7 @@
 //! Builders for the tests of this crate.
 
 use crate::snapshot::{
-    BlockDevice, Group, GroupId, Host, Knobs, Memory, Pressure, Snapshot, Traffic,
+    BlockDevice, Group, GroupId, Host, Knobs, Memory, OperatorLimits, Pressure, Snapshot, Traffic,
 };
 use crate::units::{Bytes, Limit, Weight};
 
@@ -73,6 +73,10 @@ pub(crate) fn group(id: u64, parent: Option<u64>, path: &str) -> Group {
             io_weight: Some(100),
             bfq_weight: Some(100),
             reclaim: true,
+            operator: OperatorLimits {
+                high: Some(Limit::Max),
+                ..OperatorLimits::default()
+            },
             ..Knobs::default()
         },
         ..Group::new(GroupId(id), path)

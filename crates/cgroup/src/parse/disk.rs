@@ -23,13 +23,16 @@ pub fn stat(text: &[u8]) -> Option<DiskCounters> {
     })
 }
 
-/// `cost.vrate=97.50` in a disk's line of `io.stat`, in hundredths of a percent.
-pub fn vrate(line: &[u8]) -> Option<u32> {
-    let text = words(line).find_map(|word| word.strip_prefix(b"cost.vrate="))?;
+/// `cost.vrate=97.50 cost.usage=1200` in a disk's line of the root's `io.stat`: hundredths of a percent, and
+/// microseconds.
+pub fn cost(line: &[u8]) -> Option<(u32, Option<u64>)> {
+    let value = |name| words(line).find_map(|word| word.strip_prefix(name));
+    let text = value(&b"cost.vrate="[..])?;
     let dot = text.iter().position(|&byte| byte == b'.')?;
     let [whole, part] = [&text[..dot], &text[dot + 1..]].map(number);
     let hundredths = whole?.checked_mul(100)?.checked_add(part?)?;
-    u32::try_from(hundredths).ok()
+    let used_us = value(b"cost.usage=").and_then(number);
+    Some((u32::try_from(hundredths).ok()?, used_us))
 }
 
 /// The model of the first solution that `IOCOST_SOLUTIONS` names.
@@ -51,7 +54,7 @@ pub fn udev_model(text: &[u8]) -> Option<CostModel> {
 /// Hands the same bytes to every parser of this module.
 pub(super) fn everything(text: &[u8]) {
     let _ = stat(text);
-    let _ = vrate(text);
+    let _ = cost(text);
     let _ = udev_model(text);
 }
 

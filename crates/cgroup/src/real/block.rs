@@ -272,7 +272,11 @@ mod tests {
         let lines = "8:0 enable=1 ctrl=user min=1.00 max=2.00\n254:16 enable=0 ctrl=auto\n";
         std::fs::write(cgroup.join("io.cost.qos"), lines).unwrap();
         std::fs::write(cgroup.join("io.cost.model"), "8:0 ctrl=user rbps=1\n").unwrap();
-        std::fs::write(cgroup.join("io.stat"), "254:16 rbytes=1 cost.vrate=97.50\n").unwrap();
+        std::fs::write(
+            cgroup.join("io.stat"),
+            "254:16 rbytes=1 cost.vrate=97.50 cost.usage=12\n",
+        )
+        .unwrap();
         assert_eq!(listed(&fs), ["block:vda", "cost:vdb"]);
         let disk = fs.open("cost:vdb").unwrap();
         assert_eq!(
@@ -292,7 +296,7 @@ mod tests {
         let mut buffer = Buffer::new();
         let counters = disk.disk_counters(&mut buffer).unwrap().unwrap();
         assert_eq!((counters.reads, counters.write_bytes), (1, 8192));
-        assert_eq!(disk.vrate(&mut buffer), Ok(Some(9750)));
+        assert_eq!(disk.cost(&mut buffer), Ok(Some((9750, Some(12)))));
         let on = CostQos {
             enable: true,
             ..off

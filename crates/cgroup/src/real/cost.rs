@@ -151,8 +151,8 @@ mod tests {
     #[test]
     fn counters_belong_to_the_last_device_before_them() {
         let text = b"8:0 7:1 \n11:0 254:16 rbytes=1 cost.vrate=97.50\n";
-        let vrate = line_of(text, "254:16").and_then(crate::parse::disk::vrate);
-        assert_eq!(vrate, Some(9750));
+        let cost = line_of(text, "254:16").and_then(crate::parse::disk::cost);
+        assert_eq!(cost, Some((9750, None)));
         assert_eq!(line_of(text, "11:0"), None);
         assert_eq!(line_of(text, "7:1"), Some(&b""[..]));
     }

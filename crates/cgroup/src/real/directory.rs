@@ -24,7 +24,7 @@ const HOT: usize = File::CpuPressure as usize + 1;
 const PROBED: [usize; 2] = [File::MemoryCurrent as usize, File::IoPressure as usize];
 /// A missing file is looked for again after this many misses, because controllers can be enabled and
 /// schedulers selected.
-const LOOK_AGAIN: u8 = 64;
+const LOOK_AGAIN: u8 = 8;
 
 /// State that all cgroups of a mount share.
 #[derive(Debug)]

@@ -52,11 +52,15 @@ impl HostMemory {
             .watermark_read
             .is_none_or(|read| read.elapsed() >= WATERMARKS_LAST)
         {
-            state.watermark_read = Some(Instant::now());
-            state.watermark = open("/proc/zoneinfo")
+            let watermark = open("/proc/zoneinfo")
                 .and_then(|zoneinfo| state.buffer.pread(zoneinfo, true).ok())
                 .and_then(|()| parse::memory::kept_free_pages(state.buffer.bytes()))
                 .map(|pages| Bytes(pages.saturating_mul(rustix::param::page_size() as u64)));
+            // The watermarks hardly change: a failed read leaves the last ones.
+            if watermark.is_some() {
+                state.watermark_read = Some(Instant::now());
+                state.watermark = watermark;
+            }
         }
         let memory = parse::psi::totals(text(state.memory_pressure.as_ref(), &mut state.buffer));
         let io = parse::psi::totals(text(state.io_pressure.as_ref(), &mut state.buffer));

@@ -24,9 +24,6 @@ fn beside(honest_mib: u64) -> Snapshot {
     made.delegated = true;
     let tenant = group(2, Some(1), "/user.slice/user@1000.service");
     let mut snapshot = testing::snapshot(1000, vec![slice, tenant, made, group(4, None, "/app")]);
-    for group in &mut snapshot.groups {
-        group.knobs.operator.high = Some(Limit::Max);
-    }
     hold(&mut snapshot, HONEST, 0, honest_mib);
     hold(&mut snapshot, MADE, 0, 10);
     hold(&mut snapshot, TENANT, 0, 10);
@@ -221,6 +218,35 @@ fn a_database_beside_groups_that_lack_nothing_has_no_bound() {
         .writes
         .iter()
         .all(|write| write.knob != Knob::MemoryHigh || write.group != GroupId(4)));
+}
+
+#[test]
+fn a_bound_rises_with_what_a_group_is_entitled_to_whatever_limited_it_before() {
+    let mut snapshot = beside(290);
+    snapshot.groups.truncate(TENANT);
+    snapshot.groups.push(group(2, None, "/database"));
+    snapshot.groups.push(group(3, None, "/idle"));
+    snapshot.groups.push(group(4, None, "/app"));
+    hold(&mut snapshot, HONEST, 0, 290);
+    hold(&mut snapshot, TENANT, 700, 10);
+    let low = Limit::Bytes(Bytes::mib(715));
+    snapshot.groups[TENANT].knobs.high = Some(low);
+    let config = Config::default();
+    let (mut state, mut plan) = (State::default(), Plan::default());
+    for _ in 0..10 {
+        let traffic = &mut snapshot.groups[TENANT].traffic;
+        traffic.write_bytes = traffic.write_bytes.map(|bytes| bytes + 9_000_000);
+        let stall = &mut snapshot.groups[TENANT].pressure.io_some_us;
+        *stall = stall.map(|us| us + 900_000);
+        write(&mut snapshot);
+        (state, plan) = step(&state, &snapshot, &config, SECOND);
+        apply(&mut snapshot, &plan);
+    }
+    let verdict = plan.verdicts.iter().find(|v| v.group == GroupId(2));
+    let entitled = verdict.unwrap().entitlement;
+    assert!(entitled > Bytes::mib(50), "{entitled}");
+    let bound = high(&snapshot, TENANT).bytes().unwrap();
+    assert!(bound > Bytes::mib(700) + entitled, "{bound} {entitled}");
 }
 
 /// A state in which the watch has withdrawn limits by weight.

@@ -150,14 +150,10 @@ fn fills(memo: &Memo, group: &Group, period_s: f64, elapsed_s: f64) -> Option<By
     Some(Bytes((per_s * period_s) as u64))
 }
 
-/// Sets limits at caps. In mode `memoplight` it restores the operator's limits instead.
+/// Sets limits at caps.
 pub(crate) fn limit(members: &mut [Member], rule: Option<ColorRule>) {
-    for member in members {
-        match rule {
-            Some(ColorRule::Unified) => hold_at_cap(member),
-            Some(ColorRule::TableII) => member.limit_as_before(),
-            None => {}
-        }
+    if rule == Some(ColorRule::Unified) {
+        members.iter_mut().for_each(hold_at_cap);
     }
 }
 

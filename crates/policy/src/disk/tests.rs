@@ -234,6 +234,21 @@ fn a_disk_that_io_cost_makes_slower_gets_more_time_at_once_and_one_that_is_slowe
 }
 
 #[test]
+fn a_disk_in_light_use_keeps_its_latency_target_whatever_the_vrate() {
+    for (used, relaxes) in [(0.4, false), (0.95, true)] {
+        let mut bench = Bench::new();
+        bench.pass(20, 320, 131_072, 1000);
+        bench.disk.vrate = Some(7000);
+        let mut writes = Vec::new();
+        for second in 1..=30 {
+            bench.disk.cost_used_us = Some((f64::from(second) * used * 1e6) as u64);
+            writes.extend(bench.pass(1, 100, 131_072, 900));
+        }
+        assert_eq!(!writes.is_empty(), relaxes, "{writes:?}");
+    }
+}
+
+#[test]
 fn a_disk_that_io_cost_keeps_idle_whatever_its_latency_ends_at_the_speed_of_its_model() {
     let mut bench = Bench::new();
     bench.pass(20, 320, 131_072, 1000);

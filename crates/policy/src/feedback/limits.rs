@@ -67,10 +67,15 @@ pub(crate) fn limit(group: &Group, least: &Least, share: Bytes, grew: Bytes) -> 
     Some(Limit::Bytes((most + HEADROOM + grew + grew).page_aligned()))
 }
 
-/// The least limit of a group in a step that leaves it at least `file` of page cache. `swaps`: the kernel can
-/// also take memory other than page cache. `None` if the group could not be read.
-pub(crate) fn holds(group: &Group, least: &Least, file: Bytes, swaps: bool) -> Option<Bytes> {
-    let other = group.non_file()?;
+/// The least limit of a group in a step that leaves it at least `file` of page cache, and `other` of other memory.
+/// `swaps`: the kernel can take that, too. `None` if the group could not be read.
+pub(crate) fn holds(
+    group: &Group,
+    least: &Least,
+    other: Bytes,
+    file: Bytes,
+    swaps: bool,
+) -> Option<Bytes> {
     let other = if swaps {
         other.scale(SWAP_DESCENT)
     } else {

@@ -43,8 +43,7 @@ use crate::decision::Member;
 use crate::plan::{Guarded, Knob, Reason, Value, Write};
 use crate::share::supply::Supply;
 use crate::snapshot::{Group, GroupId, Host, Reservation, Snapshot};
-use crate::units::{Bytes, Limit};
-use crate::writes;
+use crate::units::Bytes;
 use sources::{takes, Source};
 
 /// Hysteresis: taking continues until more than the reserve is free, so that it does not restart in each
@@ -72,8 +71,6 @@ pub(crate) struct GuardState {
     before: BTreeMap<String, Bytes>,
     /// The reservations of the last step.
     reservations: Vec<Reservation>,
-    /// Limits were set for a reservation, and some are left to lift.
-    limits: bool,
 }
 
 /// Memory to keep free, and memory that is free.
@@ -85,7 +82,7 @@ pub(crate) struct Need {
     standing: Bytes,
     /// Reserved memory that is not taken up yet.
     reserved: Bytes,
-    /// Groups that memory is reserved for.
+    /// Groups that memory is reserved for, and those below them.
     owners: Vec<GroupId>,
     /// Free memory above the watermarks.
     spare: Option<Bytes>,
@@ -122,7 +119,9 @@ impl Need {
             }
             let group = snapshot.groups.iter().find(|g| g.path == reservation.path);
             need.reserved = need.reserved + outstanding(reservation, group, before);
-            need.owners.extend(group.map(|group| group.id));
+            let theirs = snapshot.groups.iter();
+            let theirs = theirs.filter(|group| is_within(&group.path, &reservation.path));
+            need.owners.extend(theirs.map(|group| group.id));
         }
         need
     }
@@ -175,34 +174,26 @@ fn outstanding(
     reservation.bytes - (held - *before)
 }
 
-/// Limits groups near their share while something is reserved. If it `lifts`, it lifts those limits afterwards.
-/// Otherwise the mode decides all limits, and a limit that it keeps stays.
-pub(crate) fn limit_at_shares(need: &mut Need, members: &mut [Member], lifts: bool) {
-    let limiting = need.reserved > Bytes::ZERO;
-    let lifts = lifts && (limiting || need.state.limits);
-    need.state.limits = limiting;
-    if !limiting && !lifts {
+/// True for a group and those below it.
+fn is_within(path: &str, top: &str) -> bool {
+    let rest = path.strip_prefix(top);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Limits groups near their share while something is reserved.
+pub(crate) fn limit_at_shares(need: &Need, members: &mut [Member]) {
+    if need.reserved == Bytes::ZERO {
         return;
     }
     for member in members.iter_mut().filter(|m| m.leaf) {
         let threshold = member.decision.threshold();
         let near = |held: Bytes| held > threshold.scale(NEAR_SHARE);
-        let holds = limiting
-            && !need.owners.contains(&member.group.id)
-            && member.group.memory.file.is_some_and(near);
+        let holds =
+            !need.owners.contains(&member.group.id) && member.group.memory.file.is_some_and(near);
         let limit = holds.then(|| member.limit_for(threshold)).flatten();
         let high = member.decision.high;
-        let lift = lifts && limit.is_none() && writes::high(member.group, Limit::Max).is_some();
-        need.state.limits |= lift;
-        match limit {
-            Some(limit) if high.is_none_or(|(high, _)| limit < high) => {
-                member.limit_at(limit, Reason::Reserved);
-            }
-            // An unreadable group keeps its limit until it can be read.
-            None if lift && high.is_none() && member.group.non_file().is_some() => {
-                member.limit_at(Limit::Max, Reason::NoContention);
-            }
-            _ => {}
+        if let Some(limit) = limit.filter(|limit| high.is_none_or(|(high, _)| *limit < high)) {
+            member.limit_at(limit, Reason::Reserved);
         }
     }
 }

@@ -5,10 +5,13 @@ use crate::config::{Amount, Mode};
 use crate::snapshot::Outside;
 use crate::step::step;
 use crate::testing::{group, host};
+use crate::units::Limit;
 use crate::units::Weight;
 use crate::State;
 use proptest::prelude::*;
 use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
 
 const ROOT: GroupId = GroupId(900);
 
@@ -259,6 +262,24 @@ fn while_memory_is_reserved_others_are_limited_at_their_share_and_afterwards_not
         let (_, plan) = step(&state, &snapshot, &config, Duration::from_secs(1));
         crate::testing::apply(&mut snapshot, &plan);
         assert_eq!(snapshot.groups[0].knobs.high, Some(Limit::Max), "{mode:?}");
+    }
+}
+
+#[test]
+fn a_reservation_for_a_pod_limits_no_container_of_it() {
+    for path in ["/g2", "/g"] {
+        let mut snapshot = machine(20, &[(900, 20), (0, 0)]);
+        snapshot.groups[0].path = "/g2/container".into();
+        snapshot.groups[0].parent = Some(snapshot.groups[1].id);
+        snapshot.groups.swap(0, 1);
+        snapshot.groups[0].memory.current = Some(Bytes::mib(920));
+        reserve_for(&mut snapshot, path, 400);
+        let (_, plan) = step(&State::default(), &snapshot, &Config::default(), SECOND);
+        let theirs = plan
+            .writes
+            .iter()
+            .any(|write| write.reason == Reason::Reserved || write.knob == Knob::MemoryReclaim);
+        assert_eq!(theirs, path == "/g", "{path}: {:?}", plan.writes);
     }
 }
 

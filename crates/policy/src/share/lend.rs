@@ -47,6 +47,8 @@ const DOWN_PER_S: f64 = 1.0 / 16.0;
 const CLEARLY: f64 = 0.1;
 /// Longest time for moved memory to pay back, however slow the disk.
 const PAYS_BACK_S: f64 = 120.0;
+/// Longest time for which a group without a curve keeps its loan: an agent that starts has no curves yet.
+const KEPT_S: f64 = 60.0;
 /// Least speed at which a reader refills its cache, bytes per second.
 const REFILLS_PER_S: f64 = 4e6;
 
@@ -124,7 +126,8 @@ pub(crate) fn lend(
     elapsed_s: f64,
 ) -> Option<Vec<Bytes>> {
     *settles_s = (*settles_s - elapsed_s).max(0.0);
-    if members.iter().all(|m| m.group.worth.is_none()) {
+    let unlent = members.iter().all(|m| m.memo.lent.is_none());
+    if unlent && members.iter().all(|m| m.group.worth.is_none()) {
         return None;
     }
     let plain = divide(total, members, |_| None);
@@ -135,22 +138,34 @@ pub(crate) fn lend(
         .enumerate()
         .filter_map(|(i, member)| Reader::of(i, member, fair[i], down))
         .collect();
-    let theirs: Bytes = readers.iter().map(|r| today[r.member]).sum();
-    let all: Bytes = (0..members.len())
+    let keeping: Vec<(usize, Lent)> = (0..members.len())
+        .filter_map(|i| Some((i, keeps(&mut members[i], fair[i], elapsed_s)?)))
+        .collect();
+    let mut takes_part = vec![false; members.len()];
+    let theirs = readers.iter().map(|reader| reader.member);
+    for i in theirs.chain(keeping.iter().map(|kept| kept.0)) {
+        takes_part[i] = true;
+    }
+    let others: Bytes = (0..members.len())
         .filter(|&i| members[i].leaf)
+        .filter(|&i| !takes_part[i])
         .map(|i| today[i])
         .sum();
     // Includes memory that no group demanded.
-    let lendable = theirs + (total - all);
+    let lendable = total - others - keeping.iter().map(|(_, lent)| lent.size).sum();
     let sizes = sizes(&readers, lendable, settles_s);
     let mut floors = today.to_vec();
     for member in members.iter_mut() {
         member.memo.lent = None;
     }
-    for (reader, size) in readers.iter().zip(sizes) {
-        let (i, need) = (reader.member, reader.need);
+    let lent = readers.iter().zip(sizes).map(|(reader, size)| {
+        let need = reader.need;
+        (reader.member, Lent { need, size })
+    });
+    for (i, lent) in lent.chain(keeping) {
         let Member { memo, decision, .. } = &mut members[i];
-        memo.lent = Some(Lent { need, size });
+        memo.lent = Some(lent);
+        let size = lent.size;
         let wants = size + room(size);
         memo.demand = Some(memo.demand.map_or(wants, |most| most.min(wants)).max(size));
         decision.plain = Some(plain[i]);
@@ -161,6 +176,20 @@ pub(crate) fn lend(
         node.floor = node.demand.map_or(floor, |most| floor.min(most));
     }
     Some(water::divide(total, &nodes))
+}
+
+/// The loan of a group of which no curve tells enough for now. It stays for [`KEPT_S`], unless the group writes.
+fn keeps(member: &mut Member, fair: Bytes, elapsed_s: f64) -> Option<Lent> {
+    let memo = &mut member.memo;
+    let curve = member.group.worth.as_ref();
+    let told = curve.is_some_and(|curve| curve.tells(fair));
+    let writes = memo.activity.writer() || memo.activity.mixes();
+    if told || writes || !member.leaf || memo.lent.is_none() {
+        memo.no_curve_s = 0.0;
+        return None;
+    }
+    memo.no_curve_s += elapsed_s;
+    memo.lent.filter(|_| memo.no_curve_s < KEPT_S)
 }
 
 /// The size of each reader: its need and its loan.

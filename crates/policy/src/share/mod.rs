@@ -64,6 +64,7 @@ pub(crate) fn entitle(
     demand::set(members, &charges, caps_count);
     let total = pool.cache.unwrap_or_default();
     let mut entitled = divide(total, members, |m| m.memo.demand);
+    let lending = lending.filter(|_| pool.cache.is_some());
     let lent = lending.and_then(|(settles_s, elapsed_s)| {
         lend::lend(members, total, &entitled, settles_s, elapsed_s)
     });

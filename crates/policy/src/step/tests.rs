@@ -157,11 +157,73 @@ fn after_a_reservation_mode_justitia_lifts_its_limits_and_then_writes_thresholds
         // Another weight would show in the block weights too.
         snapshot.groups[1].weight = Weight::new(100 + 20 * i).ok();
         (state, plan) = step(&state, &snapshot, &config, SECOND);
+        let written: BTreeSet<Knob> = plan.writes.iter().map(|write| write.knob).collect();
         if i > 2 {
-            let written: BTreeSet<Knob> = plan.writes.iter().map(|write| write.knob).collect();
             assert_eq!(written, [Knob::MemoryLow].into());
         }
+        let weights = [Knob::IoWeight, Knob::IoBfqWeight];
+        assert!(weights.iter().all(|knob| !written.contains(knob)), "{i}");
     }
+}
+
+#[test]
+fn a_limit_of_a_reservation_that_arrives_after_its_end_is_lifted_once_it_can_be_read() {
+    for inner in [false, true] {
+        let (config, mut snapshot) = (Config::in_mode(Mode::Justitia), contended());
+        reserve_at_first(&mut snapshot, 0);
+        let (state, plan) = step(&State::default(), &snapshot, &config, SECOND);
+        reserve_at_first(&mut snapshot, 2);
+        let (mut state, _) = step(&state, &snapshot, &config, SECOND);
+        apply(&mut snapshot, &plan);
+        assert!(!nobody_is_limited(&snapshot));
+        let limited = snapshot.groups.clone();
+        for group in &mut snapshot.groups {
+            group.knobs.high = None;
+        }
+        if inner {
+            let mut child = group(9, Some(2), "/app/c0/child");
+            child.weight = Weight::new(100).ok();
+            snapshot.groups.push(child);
+        }
+        let plan;
+        (state, _) = step(&state, &snapshot, &config, SECOND);
+        for (group, limited) in snapshot.groups.iter_mut().zip(&limited) {
+            group.knobs.high = limited.knobs.high;
+        }
+        (_, plan) = step(&state, &snapshot, &config, SECOND);
+        apply(&mut snapshot, &plan);
+        snapshot.groups.truncate(5);
+        assert!(nobody_is_limited(&snapshot), "{inner}");
+    }
+}
+
+#[test]
+fn a_host_that_cannot_be_read_for_a_step_moves_no_limit() {
+    let config = Config::default();
+    let (mut snapshot, plan) = after(10, 900_000, &config);
+    apply(&mut snapshot, &plan);
+    let mut limits = Vec::new();
+    let (mut state, _) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+    for i in 0..12 {
+        pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
+        let mut seen = snapshot.clone();
+        if i == 10 {
+            seen.host.high_watermark = None;
+        }
+        let plan;
+        (state, plan) = step(&state, &seen, &config, SECOND);
+        if i == 10 {
+            limits.extend(
+                plan.writes
+                    .iter()
+                    .filter(|w| w.knob == Knob::MemoryHigh)
+                    .cloned(),
+            );
+        }
+        apply(&mut snapshot, &plan);
+    }
+    assert!(!nobody_is_limited(&snapshot));
+    assert_eq!(limits, []);
 }
 
 /// Knobs written while four writers contend in this mode.

@@ -47,6 +47,7 @@ fn reader(id: u64, weight: u32, worth: Option<Curve>) -> Group {
 #[derive(Default)]
 struct Lab {
     memos: Vec<Option<Lent>>,
+    no_curve_s: Vec<f64>,
     /// The part of each group's reads that missed of late. Empty: unknown.
     missed: Vec<f64>,
     settles_s: f64,
@@ -60,9 +61,11 @@ impl Lab {
         let mut members = Member::all(&snapshot, Memo::new);
         super::super::weigh(&mut members);
         self.memos.resize(groups.len(), None);
+        self.no_curve_s.resize(groups.len(), 0.0);
         for (i, member) in members.iter_mut().enumerate() {
             member.memo.demand = demand(i);
             member.memo.lent = self.memos[i];
+            member.memo.no_curve_s = self.no_curve_s[i];
             let rates = Rates {
                 read_per_s: Some(1e8),
                 missed_per_s: self.missed.get(i).map(|part| part * 1e8),
@@ -80,6 +83,7 @@ impl Lab {
             self.elapsed_s.max(1.0),
         );
         self.memos = members.iter().map(|m| m.memo.lent).collect();
+        self.no_curve_s = members.iter().map(|m| m.memo.no_curve_s).collect();
         lent.unwrap_or(today)
     }
 
@@ -157,6 +161,24 @@ fn groups_that_write_or_are_unknown_at_their_share_keep_todays_entitlement() {
     let without = [reader(1, 100, None), reader(2, 300, None)];
     assert_eq!(lab.seconds(3, &without), [Bytes::mib(225), Bytes::mib(675)]);
     assert_eq!(lab.memos, [None, None]);
+}
+
+#[test]
+fn without_curves_as_after_a_restart_loans_stay_for_a_while() {
+    let mut lab = Lab::default();
+    let groups = [
+        reader(1, 100, random(300, 480e6)),
+        reader(2, 100, random(700, 40e6)),
+    ];
+    let before = lab.seconds(40, &groups);
+    assert!(before[1] > Bytes::mib(550), "{before:?}");
+    let unread = groups.clone().map(|group| Group {
+        worth: None,
+        ..group
+    });
+    assert_eq!(lab.seconds(30, &unread), before);
+    assert_eq!(lab.seconds(1, &groups), before);
+    assert_eq!(lab.seconds(70, &unread), [Bytes::mib(450); 2]);
 }
 
 #[test]
