@@ -123,7 +123,9 @@ impl Agent {
         ));
         self.state = Arc::new(left.state);
         self.applier.owners = left.owners;
-        for reservation in left.reservations {
+        let gone_s = self.fs.now_boottime().saturating_sub(left.at).as_secs_f64();
+        for mut reservation in left.reservations {
+            reservation.left_s -= gone_s;
             self.reservations.take_in(reservation, Instant::now());
         }
         self.gate_asked = left.gate_asked;
@@ -322,6 +324,8 @@ impl Agent {
         self.saved_at = now;
         if let Err(Error { cause, remedy, .. }) = self.save() {
             self.log.warn_once(format_args!("{cause}; {remedy}"));
+            // The next agent would go on from decisions that are older than the knobs.
+            let _ = handover::discard(&self.settings.state_dir);
         }
     }
 
@@ -416,7 +420,9 @@ impl Agent {
         problems.extend(unsure);
         if !unwatched.is_empty() {
             let concerns = |group| unwatched.contains(&group);
-            problems.extend(self.applier.put_back(&self.fs, concerns));
+            let left = self.applier.put_back(&self.fs, concerns);
+            self.unsure |= !left.is_empty();
+            problems.extend(left);
         }
     }
 

@@ -279,10 +279,6 @@ impl Observer {
             .gauges(Want::MEMORY, &mut self.buffer)
             .ok()?
             .memory;
-        let now = snapshot::Group {
-            memory: now,
-            ..tracked.seen.clone()
-        };
         Some(now.non_file()? - tracked.seen.non_file()?)
     }
 

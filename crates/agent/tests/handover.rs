@@ -175,10 +175,35 @@ fn a_reservation_outlasts_the_handover() {
     load.steps(&mut first, 1);
     drop(server);
     first.hand_over().unwrap();
+    load.fake.advance(Duration::from_secs(40));
     let mut next = load.agent(settings(&load));
     load.steps(&mut next, 1);
     let guard = next.board().report().guard.unwrap();
     assert_eq!(guard.reserved_bytes, 20 << 20);
+    next.hand_over().unwrap();
+    // No longer than was asked for.
+    load.fake.advance(Duration::from_secs(40));
+    let mut next = load.agent(settings(&load));
+    load.steps(&mut next, 1);
+    let reserved = next
+        .board()
+        .report()
+        .guard
+        .map_or(0, |guard| guard.reserved_bytes);
+    assert_eq!(reserved, 0);
+}
+
+#[test]
+fn after_a_failed_save_no_older_state_is_left_for_the_next_agent() {
+    let mut load = Load::new();
+    let mut first = load.agent(settings(&load));
+    load.steps(&mut first, SAVED);
+    let state = load.state.path().join("handover");
+    assert!(state.exists());
+    fs::create_dir(load.state.path().join("handover.new")).unwrap();
+    load.steps(&mut first, SAVED);
+    assert!(!state.exists());
+    first.finish().unwrap();
 }
 
 #[test]

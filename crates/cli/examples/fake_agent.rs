@@ -127,7 +127,6 @@ fn group(n: u64) -> Group {
             file: Some(Bytes::mib(40)),
             file_mapped: Some(Bytes::mib(2)),
             file_dirty: Some(Bytes::mib(10)),
-            active_file: Some(Bytes::mib(20)),
             anon: Some(Bytes::mib(30)),
             refault_pages: Some(0),
         },

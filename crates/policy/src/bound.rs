@@ -192,7 +192,9 @@ impl Holder {
             weight: weight.map(|weight| u64::from(weight.get())),
             floor: Bytes::ZERO,
             demand: if self.tenant {
-                group.memory.current.map(demand::growing)
+                let member = &members[self.member];
+                let last = || Some(member.file()? + member.non_file()?);
+                group.memory.current.or_else(last).map(demand::growing)
             } else {
                 share::all_demand(&members[self.member])
             },

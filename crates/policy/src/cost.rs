@@ -173,9 +173,6 @@ pub struct DiskCounters {
     pub write_bytes: u64,
     /// Milliseconds in which it was busy.
     pub busy_ms: u64,
-    /// Sum of the times of its requests, milliseconds. Its growth over elapsed time is the mean number of
-    /// requests in flight.
-    pub queued_ms: u64,
 }
 
 #[cfg(test)]

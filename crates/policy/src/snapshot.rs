@@ -199,11 +199,9 @@ impl Group {
         Some(lowest - self.non_file()?)
     }
 
-    /// All memory that is not page cache: anonymous, kernel, shmem, sockets. The two gauges are not read at
-    /// the same instant, so the result is at least the anonymous memory.
+    /// All memory that is not page cache ([`Memory::non_file`]).
     pub fn non_file(&self) -> Option<Bytes> {
-        let other = self.memory.current? - self.memory.file?;
-        Some(other.max(self.memory.anon.unwrap_or_default()))
+        self.memory.non_file()
     }
 }
 
@@ -243,8 +241,6 @@ pub struct Memory {
     pub file_mapped: Option<Bytes>,
     /// `file_dirty + file_writeback`.
     pub file_dirty: Option<Bytes>,
-    /// `active_file`.
-    pub active_file: Option<Bytes>,
     /// `anon`.
     pub anon: Option<Bytes>,
     /// `memory.swap.current`, where the host has swap.
@@ -252,6 +248,15 @@ pub struct Memory {
     pub swap: Option<Bytes>,
     /// `workingset_refault_file`, a counter of pages.
     pub refault_pages: Option<u64>,
+}
+
+impl Memory {
+    /// All memory that is not page cache: anonymous, kernel, shmem, sockets. The two gauges are not read at
+    /// the same instant, so the result is at least the anonymous memory.
+    pub fn non_file(&self) -> Option<Bytes> {
+        let other = self.current? - self.file?;
+        Some(other.max(self.anon.unwrap_or_default()))
+    }
 }
 
 /// Application-level traffic of a group, cumulative bytes.

@@ -49,7 +49,6 @@ pub(crate) fn group(id: u64, parent: Option<u64>, path: &str) -> Group {
             file: Some(Bytes::ZERO),
             file_mapped: Some(Bytes::ZERO),
             file_dirty: Some(Bytes::ZERO),
-            active_file: Some(Bytes::ZERO),
             anon: Some(Bytes::ZERO),
             swap: None,
             refault_pages: Some(0),

@@ -6,9 +6,9 @@ use justitia_policy::cost::{CostModel, DiskCounters};
 use super::host::SECTOR;
 use super::{number, words};
 
-/// `/sys/block/NAME/stat`: reads, merged, sectors, ms; the same for writes; in flight, ms busy, ms queued.
+/// `/sys/block/NAME/stat`: reads, merged, sectors, ms; the same for writes; in flight, ms busy.
 pub fn stat(text: &[u8]) -> Option<DiskCounters> {
-    let mut fields = [0; 11];
+    let mut fields = [0; 10];
     let mut words = words(text);
     for field in &mut fields {
         *field = number(words.next()?)?;
@@ -19,7 +19,6 @@ pub fn stat(text: &[u8]) -> Option<DiskCounters> {
         writes: fields[4],
         write_bytes: fields[6].checked_mul(SECTOR)?,
         busy_ms: fields[9],
-        queued_ms: fields[10],
     })
 }
 
@@ -78,7 +77,7 @@ mod tests {
         let counters = stat(text).unwrap();
         assert_eq!((counters.reads, counters.read_bytes), (120, 512_000));
         assert_eq!((counters.writes, counters.write_bytes), (40, 409_600));
-        assert_eq!((counters.busy_ms, counters.queued_ms), (90, 125));
+        assert_eq!(counters.busy_ms, 90);
         assert_eq!(stat(b"1 2 3"), None);
     }
 

@@ -18,7 +18,6 @@ pub struct MemoryStat {
     pub file_mapped: Option<u64>,
     pub file_dirty: Option<u64>,
     pub file_writeback: Option<u64>,
-    pub active_file: Option<u64>,
     pub workingset_refault_file: Option<u64>,
     pub workingset_activate_file: Option<u64>,
 }
@@ -34,7 +33,6 @@ pub fn stat(text: &[u8]) -> MemoryStat {
             b"file_mapped" => &mut stat.file_mapped,
             b"file_dirty" => &mut stat.file_dirty,
             b"file_writeback" => &mut stat.file_writeback,
-            b"active_file" => &mut stat.active_file,
             b"workingset_refault_file" => &mut stat.workingset_refault_file,
             b"workingset_activate_file" => &mut stat.workingset_activate_file,
             _ => continue,
@@ -56,7 +54,6 @@ impl MemoryStat {
                 .map(|(file, shmem)| Bytes(file.saturating_sub(shmem))),
             file_mapped: self.file_mapped.map(Bytes),
             file_dirty: both(self.file_dirty, self.file_writeback).map(Bytes),
-            active_file: self.active_file.map(Bytes),
             anon: self.anon.map(Bytes),
             swap: None,
             refault_pages: self.workingset_refault_file,

@@ -31,6 +31,12 @@ fn the_definition_is_consistent() {
 }
 
 #[test]
+fn a_second_export_is_refused_instead_of_ignored() {
+    let error = parse("justitia replay f --export csv a --export json b").unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+}
+
+#[test]
 fn every_command_says_what_it_does_and_shows_an_example() {
     for (name, command) in commands() {
         let about = command

@@ -309,6 +309,40 @@ fn every_check_has_a_pitfall_in_the_table() {
 }
 
 #[test]
+fn a_remedy_for_a_group_of_another_manager_does_not_name_a_unit_or_container_of_the_host() {
+    for above in [
+        "/user.slice/user-1000.slice/user@1000.service/app.slice",
+        "/machine.slice/machine-x.scope/payload/system.slice",
+        "/lxc.payload.x/system.slice",
+    ] {
+        for name in ["mariadb.service", "docker-0123456789abcdef.scope"] {
+            let remedy = remedy_for_small_limit(&format!("{above}/{name}"));
+            assert!(remedy.contains("echo "), "{remedy}");
+        }
+    }
+    let remedy = remedy_for_small_limit("/system.slice/mariadb.service");
+    assert!(remedy.contains("set-property mariadb.service"), "{remedy}");
+}
+
+fn remedy_for_small_limit(path: &str) -> String {
+    let host = Host::healthy();
+    host.group(path, |group| {
+        group.max = mib(1000);
+        group.anon = Bytes::mib(600);
+        group.file = Bytes::mib(390);
+        group.events.oom_kill = Some(3);
+        group.events_local.oom = Some(3);
+    });
+    let report = host.report();
+    let check = report
+        .checks
+        .iter()
+        .find(|check| check.id == "limit-too-small");
+    let findings = &check.unwrap().findings;
+    findings[0].remedy.join("\n")
+}
+
+#[test]
 fn a_small_anonymous_group_without_refaults_is_not_starved() {
     let host = Host::healthy();
     host.group("/app/db", |db| {

@@ -67,8 +67,15 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// `None`: it does not take part. `fair`: its plain share, or its entitlement without lending if less.
-    fn of(i: usize, member: &Member<'a>, fair: Bytes, down: Bytes) -> Option<Reader<'a>> {
+    /// `None`: it does not take part. `fair`: its plain share, or its entitlement without lending if less. `room`: the
+    /// most that it may hold; `None`: no limit above it bounds it and others together.
+    fn of(
+        i: usize,
+        member: &Member<'a>,
+        fair: Bytes,
+        room: Option<Bytes>,
+        down: Bytes,
+    ) -> Option<Reader<'a>> {
         let (memo, curve) = (&member.memo, member.group.worth.as_ref()?);
         let writes = memo.activity.writer() || memo.activity.mixes();
         if !member.leaf || writes || curve.asked_per_s() <= 0.0 || !curve.tells(fair) {
@@ -77,11 +84,14 @@ impl<'a> Reader<'a> {
         let mapped = member.group.memory.file_mapped.unwrap_or_default();
         let missed = memo.activity.missed_part();
         let enough = curve.need(fair, missed);
-        let enough = (enough + room(enough) + mapped).min(fair);
+        let enough = (enough + spare(enough) + mapped).min(fair);
         let before = memo.lent.map_or(fair, |lent| lent.need);
         let need = enough.max(before - down).min(fair);
         let useful = curve.need(curve.known(), missed);
-        let most = memo.demand.map_or(useful, |demand| demand.min(useful));
+        let most = [memo.demand, room]
+            .into_iter()
+            .flatten()
+            .fold(useful, Bytes::min);
         Some(Reader {
             member: i,
             curve,
@@ -100,7 +110,7 @@ impl<'a> Reader<'a> {
     /// The part of its last size that it still has a use for.
     fn kept(&self) -> Bytes {
         let before = self.before.map_or(self.need, |lent| lent.size);
-        let useful = self.curve.at_least(before + room(before));
+        let useful = self.curve.at_least(before + spare(before));
         let kept = before.min(self.curve.size_for(useful));
         kept.clamp(self.need, self.most)
     }
@@ -111,7 +121,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn room(size: Bytes) -> Bytes {
+fn spare(size: Bytes) -> Bytes {
     ROOM.max(size.scale(ROOM_OF_SIZE))
 }
 
@@ -136,7 +146,11 @@ pub(crate) fn lend(
     let readers: Vec<Reader> = members
         .iter()
         .enumerate()
-        .filter_map(|(i, member)| Reader::of(i, member, fair[i], down))
+        .filter_map(|(i, member)| {
+            let limited = |&p: &usize| members[p].decision.ceiling.is_some();
+            let room = member.parent.filter(limited).map(|_| today[i]);
+            Reader::of(i, member, fair[i], room, down)
+        })
         .collect();
     let keeping: Vec<(usize, Lent)> = (0..members.len())
         .filter_map(|i| Some((i, keeps(&mut members[i], fair[i], elapsed_s)?)))
@@ -166,7 +180,7 @@ pub(crate) fn lend(
         let Member { memo, decision, .. } = &mut members[i];
         memo.lent = Some(lent);
         let size = lent.size;
-        let wants = size + room(size);
+        let wants = size + spare(size);
         memo.demand = Some(memo.demand.map_or(wants, |most| most.min(wants)).max(size));
         decision.plain = Some(plain[i]);
         floors[i] = size;

@@ -7,7 +7,7 @@ use justitia_policy::config::{Mode, Objective};
 use justitia_policy::plan::{HostRates, Knob};
 use justitia_policy::rates::CacheRates;
 use justitia_policy::snapshot::WeightSource;
-use justitia_report::status::{GroupStatus, HostStatus, KnobStatus, Totals, VerdictStatus};
+use justitia_report::status::{GroupStatus, HostStatus, KnobStatus, Names, Totals, VerdictStatus};
 use ratatui::crossterm::event::KeyCode;
 
 use super::*;
@@ -168,6 +168,18 @@ fn a_plain_frame_shows_every_group_and_no_escape_sequence() {
     assert!(text
         .lines()
         .all(|line| line.len() <= PLAIN_COLUMNS && line.trim_end() == line));
+}
+
+#[test]
+fn names_that_differ_at_their_ends_can_be_told_apart_on_a_narrow_screen() {
+    let mut report = many(2);
+    for (group, end) in report.groups.iter_mut().zip(["7d9f-abcde", "7d9f-fghij"]) {
+        let names = group.names.get_or_insert_with(Names::default);
+        names.kind = "pod".into();
+        names.name = format!("shop-production/checkout-{end}");
+    }
+    let text = frame(report, Some(80));
+    assert!(text.contains("abcde") && text.contains("fghij"), "{text}");
 }
 
 #[test]

@@ -79,6 +79,21 @@ fn reading_stops_before_the_group_holds_more_than_it_may() {
 }
 
 #[test]
+fn a_file_that_is_removed_before_its_turn_does_not_keep_the_others_from_being_read() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        fs::write(dir.path().join(name), [1; 4096]).unwrap();
+    }
+    let found = files::find(&[dir.path().to_owned()]).unwrap();
+    fs::remove_file(&found[0].path).unwrap();
+    let fake = FakeFs::new();
+    fake.mkdir("/app/db");
+    let fs: Fs = fake.clone();
+    let warmed = warm(&found, &fs.open("/app/db").unwrap(), Bytes::mib(64)).unwrap();
+    assert!(warmed.complete && warmed.read_bytes == 4096);
+}
+
+#[test]
 fn no_room_is_needed_once_there_is_nothing_left_to_read() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("empty"), []).unwrap();

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::decision::Memo;
 use crate::rates::Rates;
-use crate::snapshot::Group;
+use crate::snapshot::{Group, GroupId};
 use crate::testing::{self, group};
-use crate::units::Weight;
+use crate::units::{Limit, Weight};
 use crate::worth::{Point, SLACK};
 
 const TOTAL: Bytes = Bytes::mib(900);
@@ -59,7 +59,7 @@ impl Lab {
     fn second(&mut self, groups: &[Group], demand: impl Fn(usize) -> Option<Bytes>) -> Vec<Bytes> {
         let snapshot = testing::snapshot(900, groups.to_vec());
         let mut members = Member::all(&snapshot, Memo::new);
-        super::super::weigh(&mut members);
+        super::super::measure(&mut members, &snapshot.host, Bytes::ZERO);
         self.memos.resize(groups.len(), None);
         self.no_curve_s.resize(groups.len(), 0.0);
         for (i, member) in members.iter_mut().enumerate() {
@@ -179,6 +179,29 @@ fn without_curves_as_after_a_restart_loans_stay_for_a_while() {
     assert_eq!(lab.seconds(30, &unread), before);
     assert_eq!(lab.seconds(1, &groups), before);
     assert_eq!(lab.seconds(70, &unread), [Bytes::mib(450); 2]);
+}
+
+#[test]
+fn readers_below_a_limit_borrow_no_more_than_it_leaves_them() {
+    let mut slice = group(9, None, "/slice");
+    slice.weight = None;
+    slice.memory.current = Some(Bytes::mib(200));
+    slice.memory.file = Some(Bytes::mib(200));
+    slice.knobs.max = Some(Limit::Bytes(Bytes::mib(200)));
+    let mut groups = vec![slice, reader(1, 100, scan())];
+    groups.extend([2, 3].map(|id| reader(id, 100, random(400, 480e6))));
+    groups.push(reader(4, 100, random(800, 40e6)));
+    for group in &mut groups[2..4] {
+        group.parent = Some(GroupId(9));
+    }
+    let (mut lab, mut got) = (Lab::default(), Vec::new());
+    for _ in 0..40 {
+        got = lab.second(&groups, |i| {
+            [0, 2, 3].contains(&i).then_some(Bytes::mib(200))
+        });
+    }
+    assert!(mib(got[2] + got[3]) <= 200, "{got:?}");
+    assert!(mib(got[4]) >= 600, "{got:?}");
 }
 
 #[test]

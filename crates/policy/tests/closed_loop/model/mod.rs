@@ -514,7 +514,6 @@ impl Cell {
                 anon: bytes(self.anon),
                 refault_pages: Some(self.refaults * CHUNK / 4096),
                 file_dirty: bytes(self.dirty.len() as u64),
-                active_file: bytes(self.active.len() as u64),
                 ..Memory::default()
             },
             traffic: Traffic {
