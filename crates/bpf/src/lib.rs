@@ -4,7 +4,9 @@
 #[cfg(feature = "build")]
 mod compile;
 mod load;
+mod mapping;
 
 #[cfg(feature = "build")]
 pub use compile::build;
 pub use load::{forget_said, load, open, reason, said, Aligned};
+pub use mapping::Mapping;

@@ -38,6 +38,7 @@ pub use parse::files::FdInfo;
 pub use parse::io::Device;
 pub use parse::memory::MemoryEvents;
 pub use parse::proc::ProcessIo;
+pub use parse::unescape;
 pub use real::{
     boot_id, has_btf, has_nohz_full, module_has, mount_of, now_boottime, resident_bytes,
     sees_all_processes, Claim, HostMemory, Mount, MountOf, OpenFile, OwnGroup, Processes, RealFs,

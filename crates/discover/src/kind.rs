@@ -187,24 +187,7 @@ fn without_number(text: &str) -> &str {
 
 /// Decodes systemd's `\x2d`.
 fn unescape(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        let escaped = tail
-            .strip_prefix(b"x")
-            .and_then(|digits| digits.get(..2))
-            .filter(|_| byte == b'\\')
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        if let Some(value) = escaped {
-            bytes.push(value);
-            rest = &tail[3..];
-        } else {
-            bytes.push(byte);
-            rest = tail;
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    justitia_cgroup::unescape(text.as_bytes(), "\\x", 2, 16)
 }
 
 #[cfg(test)]

@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::of_io;
 use crate::policy::Replacement;
 use crate::report::Report;
 use crate::Error;
@@ -59,7 +58,7 @@ impl Control {
     /// # Errors
     /// Another image cache listens there, or the path cannot be used.
     pub fn listen(path: &Path) -> Result<Control, Error> {
-        let io = |doing: &str, error: &io::Error| of_io(doing, &path.display().to_string(), error);
+        let io = |doing: &str, error: &io::Error| Error::io(doing, path, error);
         if UnixStream::connect(path).is_ok() {
             return Err(Error::failed(
                 format!("another justitia vm run listens at {}", path.display()),
@@ -158,7 +157,7 @@ fn call(path: &Path, request: &Request) -> Result<Option<Report>, Error> {
     let mut stream = match UnixStream::connect(path) {
         Ok(stream) => stream,
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            return Err(of_io("ask at", &path.display().to_string(), &error))
+            return Err(Error::io("ask at", path, &error))
         }
         Err(_) => return Ok(None),
     };

@@ -16,7 +16,6 @@ use justitia_cgroup::Processes;
 use justitia_discover::kind::{of_path, Kind};
 use serde::Serialize;
 
-use crate::error::of_io;
 use crate::image::{Identity, Image};
 use crate::Error;
 
@@ -75,7 +74,7 @@ pub struct Found {
 pub fn find(processes: &Processes, known: &dyn Fn(Identity) -> bool) -> Result<Found, Error> {
     let pids = processes
         .pids()
-        .map_err(|error| of_io("list", "the processes", &error))?;
+        .map_err(|error| Error::io("list", Path::new("the processes"), &error))?;
     let mut found = Found::default();
     for pid in pids {
         let Some(program) = processes.program(pid) else {

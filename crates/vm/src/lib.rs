@@ -12,7 +12,6 @@
 
 pub mod control;
 pub mod discover;
-mod error;
 mod image;
 mod image_cache;
 pub mod policy;
@@ -21,7 +20,7 @@ pub mod report;
 mod residency;
 pub mod track;
 
-pub use error::Error;
 pub use image::{Dropped, Identity, Image};
 pub use image_cache::{ImageCache, Settings};
+pub use justitia_report::Error;
 pub use residency::{Resident, Sight};

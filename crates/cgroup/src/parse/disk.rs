@@ -84,8 +84,9 @@ mod tests {
     #[test]
     fn the_rate_of_io_cost_is_in_hundredths() {
         let line = b"rbytes=1 wbytes=2 cost.vrate=97.05 cost.usage=3";
-        assert_eq!(vrate(line), Some(9705));
-        assert_eq!(vrate(b"rbytes=1 wbytes=2"), None);
+        assert_eq!(cost(line).map(|seen| seen.0), Some(9705));
+        assert_eq!(cost(b"rbytes=1 wbytes=2"), None);
+        assert_eq!(cost(b"cost.vrate=1.00 cost.usage=7"), Some((100, Some(7))));
     }
 
     #[test]

@@ -66,6 +66,25 @@ pub(crate) fn keyed(text: &[u8], separator: u8) -> impl Iterator<Item = (&[u8], 
     })
 }
 
+/// Decodes bytes that are written as `escape` and `digits` digits of a radix.
+pub fn unescape(text: &[u8], escape: &str, digits: usize, radix: u32) -> String {
+    let decoded = |rest: &[u8]| {
+        let digits = rest.strip_prefix(escape.as_bytes())?.get(..digits)?;
+        let digits = std::str::from_utf8(digits)
+            .ok()
+            .filter(|all| !all.starts_with('+'))?;
+        u8::from_str_radix(digits, radix).ok()
+    };
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let found = decoded(rest);
+        bytes.push(found.unwrap_or(byte));
+        rest = found.map_or(tail, |_| &rest[escape.len() + digits..]);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// Hands the same bytes to every parser, for the property tests and the fuzzer.
 #[doc(hidden)]
 pub fn everything(text: &[u8]) {

@@ -88,22 +88,5 @@ fn comma_separated(field: &[u8]) -> Vec<String> {
 
 /// Undoes the kernel's octal escapes (`\040` is a space).
 pub(super) fn unescape(field: &[u8]) -> String {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, tail)) = rest.split_first() {
-        let octal = tail
-            .get(..3)
-            .filter(|digits| byte == b'\\' && digits.iter().all(|d| (b'0'..=b'7').contains(d)));
-        if let Some(digits) = octal {
-            let value = digits
-                .iter()
-                .fold(0u32, |value, digit| value * 8 + u32::from(digit - b'0'));
-            bytes.push(u8::try_from(value).unwrap_or(b'?'));
-            rest = &tail[3..];
-        } else {
-            bytes.push(byte);
-            rest = tail;
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    super::unescape(field, "\\", 3, 8)
 }

@@ -7,10 +7,9 @@
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
-use std::ptr::{null_mut, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
+use justitia_bpf::Mapping;
 
 use super::types;
 
@@ -18,43 +17,6 @@ use super::types;
 const MAX_CPUS: usize = 512;
 /// Words of a record.
 const WORDS: usize = size_of::<types::counters>() / size_of::<u64>();
-
-/// A map's memory, to be touched by atomic operations only.
-#[derive(Debug)]
-struct Mapping {
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: the mapping is owned, and all access to it is atomic.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn new(fd: BorrowedFd<'_>, bytes: usize, protection: ProtFlags) -> io::Result<Mapping> {
-        let bytes = bytes.next_multiple_of(rustix::param::page_size());
-        // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
-        let start = unsafe { mmap(null_mut(), bytes, protection, MapFlags::SHARED, fd, 0)? };
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping { start, bytes })
-    }
-
-    /// The word at an offset in bytes.
-    fn word<T>(&self, at: usize) -> &T {
-        assert!(at % size_of::<T>() == 0 && at + size_of::<T>() <= self.bytes);
-        // SAFETY: within the mapping, which is page-aligned and lives as long as self; every T
-        // used here is an atomic integer, for which any bytes are a value.
-        unsafe { self.start.add(at).cast().as_ref() }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: start and bytes are those of the mapping made in `new`; nothing refers to it.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
-    }
-}
 
 /// The counters of all slots, which are read, and their sampling rates, which are written.
 #[derive(Debug)]
@@ -69,7 +31,7 @@ impl CounterMemory {
     pub(crate) fn map(fd: BorrowedFd<'_>, slots: u32, lanes: u32) -> io::Result<CounterMemory> {
         let bytes = slots as usize * lanes as usize * size_of::<types::counters>();
         Ok(CounterMemory {
-            mapping: Mapping::new(fd, bytes, ProtFlags::READ | ProtFlags::WRITE)?,
+            mapping: Mapping::new(fd, bytes, true)?,
             slots,
             lanes,
         })
@@ -118,7 +80,7 @@ impl ReadMemory {
     pub(crate) fn map(fd: BorrowedFd<'_>, cpus: u32) -> io::Result<ReadMemory> {
         let records = (cpus as usize).min(MAX_CPUS);
         Ok(ReadMemory {
-            mapping: Mapping::new(fd, records * size_of::<types::last>(), ProtFlags::READ)?,
+            mapping: Mapping::new(fd, records * size_of::<types::last>(), false)?,
             records,
         })
     }
@@ -158,15 +120,10 @@ impl ReuseMemory {
         asked_at: BorrowedFd<'_>,
         places: u32,
     ) -> io::Result<ReuseMemory> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
         Ok(ReuseMemory {
-            reuses: Mapping::new(
-                reuses,
-                groups as usize * size_of::<types::reuse>(),
-                protection,
-            )?,
+            reuses: Mapping::new(reuses, groups as usize * size_of::<types::reuse>(), true)?,
             groups,
-            asked_at: Mapping::new(asked_at, places as usize * size_of::<u64>(), protection)?,
+            asked_at: Mapping::new(asked_at, places as usize * size_of::<u64>(), true)?,
             places,
         })
     }
@@ -221,8 +178,7 @@ pub(crate) struct ControlMemory(Mapping);
 
 impl ControlMemory {
     pub(crate) fn map(fd: BorrowedFd<'_>) -> io::Result<ControlMemory> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        Mapping::new(fd, size_of::<types::control>(), protection).map(ControlMemory)
+        Mapping::new(fd, size_of::<types::control>(), true).map(ControlMemory)
     }
 
     /// Makes the programs look into the map of watched cgroups again.

@@ -7,10 +7,9 @@
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
-use std::ptr::{null_mut, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
+use justitia_bpf::Mapping;
 
 use super::types;
 
@@ -27,14 +26,10 @@ const _: () = assert!(RECORD == WORDS * 8 + 16);
 /// The counters of one image.
 #[derive(Debug)]
 pub struct Book {
-    start: NonNull<u8>,
-    bytes: usize,
+    words: Mapping,
     blocks: u64,
     entries: u32,
 }
-
-// SAFETY: the mapping is owned, and every access to it is atomic.
-unsafe impl Send for Book {}
 
 impl Book {
     /// Blocks, and entries with the summary, of a map for `pages` pages. `None`: more than a map can have.
@@ -46,14 +41,8 @@ impl Book {
     }
 
     pub(super) fn map(fd: BorrowedFd<'_>, blocks: u32, entries: u32) -> io::Result<Book> {
-        let bytes = (entries as usize * RECORD).next_multiple_of(rustix::param::page_size());
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice; nothing else refers to it.
-        let start = unsafe { mmap(null_mut(), bytes, protection, MapFlags::SHARED, fd, 0)? };
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Book {
-            start,
-            bytes,
+            words: Mapping::new(fd, entries as usize * RECORD, true)?,
             blocks: u64::from(blocks),
             entries,
         })
@@ -83,7 +72,7 @@ impl Book {
 
     /// Bytes of memory that the counters take.
     pub fn bytes(&self) -> u64 {
-        self.bytes as u64
+        self.words.bytes() as u64
     }
 
     /// Appends the blocks used since the last call, in ascending order, and clears the summary.
@@ -157,15 +146,6 @@ impl Book {
 
     /// The word at byte offset `at`.
     fn word(&self, at: usize) -> &AtomicU64 {
-        assert!(at % 8 == 0 && at + 8 <= self.bytes);
-        // SAFETY: within the mapping, which is page-aligned and lives as long as self; any bits are a value.
-        unsafe { self.start.add(at).cast().as_ref() }
-    }
-}
-
-impl Drop for Book {
-    fn drop(&mut self) {
-        // SAFETY: `start` and `bytes` are those of the mapping made in `map`; nothing refers to it any more.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+        self.words.word(at)
     }
 }
