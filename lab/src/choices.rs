@@ -179,15 +179,8 @@ fn clock(arg: ClockArg) -> Clock {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
-    use crate::tests::fixture::{run_args, Cli};
-
-    #[test]
-    fn the_definition_is_consistent() {
-        Cli::command().debug_assert();
-    }
+    use crate::tests::fixture::run_args;
 
     #[test]
     fn the_kernel_keeps_its_lru_unless_told_otherwise() {

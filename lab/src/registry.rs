@@ -91,10 +91,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn a_wrong_name_is_answered_with_the_nearest_valid_one() {
-        let refusal = find("filserver").err().expect("no such experiment");
-        assert!(refusal.remedy().contains("'fileserver'"));
-    }
 }

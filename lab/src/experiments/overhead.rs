@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_values_are_refused_with_a_remedy() {
+    fn bad_values_are_refused() {
         for line in [
             "--pairs 1",
             "--seconds 1",
@@ -154,9 +154,6 @@ mod tests {
         ] {
             let refusal = asked(line).expect_err(line);
             assert_eq!(refusal.exit_code(), 2, "{line}");
-            assert!(!refusal.remedy().is_empty());
         }
-        let refusal = asked("--loads randreads").unwrap_err();
-        assert!(refusal.remedy().contains("'randread'"));
     }
 }

@@ -107,9 +107,4 @@ mod tests {
         }
         assert_eq!(sheet(3).matches("--s2:").count(), 2);
     }
-
-    #[test]
-    fn the_sheet_fetches_nothing() {
-        assert!(!sheet(8).contains("url(") && !sheet(8).contains("@import"));
-    }
 }

@@ -62,9 +62,4 @@ mod tests {
             );
         }
     }
-
-    #[test]
-    fn table_four_has_two_containers_in_five_phases_and_one_in_the_last() {
-        assert!(TABLE_IV.iter().all(|(_, row)| row.len() == 11));
-    }
 }

@@ -28,6 +28,7 @@ fn bad_values_are_refused_with_a_remedy() {
         ("fileserver --weights 0,100", "--weights 0"),
         ("fileserver --weights 100,10001", "10001"),
         ("fileserver --kernel 5.4", "5.4"),
+        ("fileserver --cpus 0", "--cpus"),
         ("fileserver --kernel 6.1 --clock instructions", "2 CPUs"),
         (
             "fileserver --memory 255M",

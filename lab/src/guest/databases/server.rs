@@ -289,10 +289,4 @@ mod tests {
             assert!(status.unwrap().success(), "{work:?}");
         }
     }
-
-    #[test]
-    fn a_server_caches_next_to_nothing_itself() {
-        assert!(SERVE.contains(&"--innodb-buffer-pool-size=6M"));
-        assert!(COMMON.contains(&"--innodb-flush-method=fsync"));
-    }
 }

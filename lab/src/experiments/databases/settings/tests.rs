@@ -34,11 +34,7 @@ fn the_rate_scales_every_load_and_objective() {
 
 #[test]
 fn the_keys_are_the_scenarios_unless_named() {
-    let keys = |line| {
-        let settings = settings(line).unwrap();
-        settings.job(Policy::Max, 0).keys
-    };
-    assert_eq!(keys("two-databases"), Keys::Uniform);
+    let keys = |line| settings(line).unwrap().keys;
     assert_eq!(keys("eight-databases"), Keys::Special);
     assert_eq!(keys("eight-databases --keys uniform"), Keys::Uniform);
 }
