@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::args::RunArgs;
 use crate::machine::{Answer, Machine};
@@ -42,8 +42,6 @@ pub trait Experiment: Sync {
     fn policies(&self) -> &'static [Policy];
     /// Supported options of the load and of the agent, without their dashes.
     fn options(&self) -> Vec<&'static str>;
-    /// Further facts, for `justitia lab list --json`.
-    fn facts(&self) -> Value;
     /// Resolves and validates a command line.
     ///
     /// # Errors
@@ -90,9 +88,16 @@ pub trait Analysis {
     }
     /// Figures, environment and raw series.
     fn record(&self) -> Value;
-    /// The output of `--json`.
+    /// The output of `--json`: the record without the policies' raw runs.
     fn summary(&self) -> Value {
-        self.record()
+        let mut value = self.record();
+        let policies = value.get_mut("policies").and_then(Value::as_object_mut);
+        for policy in policies.into_iter().flat_map(Map::values_mut) {
+            if let Some(policy) = policy.as_object_mut() {
+                policy.remove("runs");
+            }
+        }
+        value
     }
     /// report.html; `None`: the table is enough.
     fn page(&self) -> Option<String> {

@@ -28,20 +28,19 @@ pub fn plan(args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError> 
 
 /// Rejects options that the experiment would silently ignore.
 fn options_fit(args: &RunArgs, experiment: &dyn Experiment) -> Result<(), LabError> {
-    let given = json!({
-        "weights": args.weights,
-        "containers": args.containers,
-        "names": args.names,
-        "mount-options": args.guest.mount_options,
-    });
     let groups = [
+        Ok(json!({
+            "weights": args.weights,
+            "containers": args.containers,
+            "names": args.names,
+            "mount-options": args.guest.mount_options,
+        })),
         serde_json::to_value(&args.load),
         serde_json::to_value(&args.agent),
     ];
-    let given = groups.into_iter().flatten().fold(given, merged);
     let unset = [json!(null), json!([]), json!(""), json!(false)];
-    let given = given.as_object().into_iter().flatten();
-    let named = given.filter(|(_, value)| !unset.contains(value));
+    let given = groups.iter().flatten().filter_map(Value::as_object);
+    let named = given.flatten().filter(|(_, value)| !unset.contains(value));
     let mut ignored = named.filter(|(option, _)| {
         let option = option.as_str();
         !["agent-arg", "agent-config"].contains(&option) && !experiment.options().contains(&option)
@@ -55,14 +54,6 @@ fn options_fit(args: &RunArgs, experiment: &dyn Experiment) -> Result<(), LabErr
         format!("{} has no option --{option}", experiment.name()),
         format!("leave it out; it belongs to {}", names.join(" and ")),
     ))
-}
-
-/// An object with the fields of two.
-pub(crate) fn merged(mut one: Value, other: Value) -> Value {
-    if let (Value::Object(fields), Value::Object(more)) = (&mut one, other) {
-        fields.extend(more);
-    }
-    one
 }
 
 /// Finds an experiment.

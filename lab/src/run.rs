@@ -11,7 +11,6 @@ use std::path::Path;
 
 use serde_json::{json, Value};
 
-use crate::analysis::json as layout;
 use crate::args::{LabArgs, LabCommand, ListArgs, OutputArgs, ReportArgs};
 use crate::experiment::{read, Analysis, Plan, Read, RESULT};
 use crate::experiments::{overhead, wait_profile};
@@ -80,7 +79,7 @@ pub fn collect<W: Write>(
         if let Some(analysis) = plan.analysis() {
             write_whole(
                 &out.join(analysis.file()),
-                &layout::render(&analysis.record()),
+                &format!("{}\n", analysis.record()),
             )?;
             write_page(&*analysis, out)?;
             last = Some(analysis);
@@ -99,7 +98,7 @@ fn write_page(analysis: &dyn Analysis, out: &Path) -> Result<(), LabError> {
 /// Prints the figures and the paths of further output.
 fn show(analysis: &dyn Analysis, out: &Path, json: bool) -> Result<(), LabError> {
     if json {
-        return print(&layout::render(&analysis.summary()));
+        return print(&format!("{:#}\n", analysis.summary()));
     }
     let (what, file) = match analysis.page() {
         Some(_) => ("report", REPORT),
@@ -112,14 +111,13 @@ fn show(analysis: &dyn Analysis, out: &Path, json: bool) -> Result<(), LabError>
 fn list_experiments(args: &ListArgs) -> Result<(), LabError> {
     if args.json {
         let list = registry::all().map(|experiment| {
-            let fields = json!({
+            json!({
                 "name": experiment.name(),
                 "claim": experiment.claim(),
                 "policies": experiment.policies(),
-            });
-            registry::merged(fields, experiment.facts())
+            })
         });
-        return print(&layout::render(&list.collect()));
+        return print(&format!("{:#}\n", list.collect::<Value>()));
     }
     let mut text = String::from("experiments\n");
     for experiment in registry::all() {

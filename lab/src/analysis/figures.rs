@@ -41,10 +41,6 @@ pub struct Figures {
     /// Residency of the watched files (sharing).
     #[serde(default)]
     pub files: Vec<FileFigures>,
-    /// Start of the window, seconds into the measured phase.
-    pub from_s: Option<f64>,
-    /// End of the window.
-    pub to_s: Option<f64>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -63,7 +59,6 @@ pub struct ContainerFigures {
     pub mb_per_s: Option<f64>,
     pub read_mb_per_s: Option<f64>,
     pub write_mb_per_s: Option<f64>,
-    pub ops_per_s: Option<f64>,
     /// See [`Figures::hit_ratio`].
     pub hit_ratio: Option<f64>,
     /// Mean latency of an operation.

@@ -3,9 +3,8 @@
 //!
 //! [`record`] keeps what a guest measured, [`ideal`] computes the entitlement of each container, [`window`]
 //! turns one run into [`figures`], [`aggregate`] turns runs into medians, [`document`] is
-//! result.json and [`json`] its layout, and [`notes`] finds reasons to doubt a figure. Rates are in 10^6
-//! bytes per second (`mb_per_s`), sizes in 10^6 bytes (`mb`), times as their names say. Unknown is `None`
-//! (null), never zero.
+//! result.json, and [`notes`] finds reasons to doubt a figure. Rates are in 10^6 bytes per second
+//! (`mb_per_s`), sizes in 10^6 bytes (`mb`), times as their names say. Unknown is `None` (null), never zero.
 
 pub mod aggregate;
 pub mod document;
@@ -13,7 +12,6 @@ pub mod figures;
 pub mod gate;
 pub mod hostile;
 pub mod ideal;
-pub mod json;
 pub mod notes;
 pub mod phases;
 pub mod record;

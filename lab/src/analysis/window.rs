@@ -84,7 +84,6 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
     let seconds = tallies.iter().map(|t| t.seconds).fold(0.0, f64::max);
     let sum = |part: fn(&Tally) -> f64| tallies.iter().map(part).sum::<f64>();
     let per_second = |part: fn(&Tally) -> f64| ratio(sum(part) / MB, seconds);
-    let in_window = settings.measure != Measure::Completion;
     // Containers that share files do not compete for bandwidth.
     let compared = !matches!(settings.measure, Measure::Residency | Measure::Phases);
     let metric = |of: fn(&[u32], &[f64]) -> Option<f64>, rates: &[f64]| {
@@ -112,8 +111,6 @@ pub fn figures(settings: &Settings, record: &RunRecord, from_s: f64) -> Figures 
             .iter()
             .map(|file| FileFigures::of(file, settings.warmup_s))
             .collect(),
-        from_s: Some(if in_window { from_s } else { 0.0 }),
-        to_s: Some(if in_window { to_s } else { seconds }),
     }
 }
 
@@ -208,7 +205,6 @@ impl Tally {
     fn container(&self) -> ContainerFigures {
         let percent = |us: f64| ratio(us / 1e4, self.seconds);
         ContainerFigures {
-            ops_per_s: ratio(self.ops, self.seconds),
             hit_ratio: hit_ratio(self.read, self.device_read),
             mean_latency_ms: ratio(self.latency_us / 1e3, self.ops),
             slow_ops: Some(self.slow_ops),

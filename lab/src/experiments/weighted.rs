@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::{json, Value};
+use serde_json::Value;
 
 use super::settings::Settings;
 use super::{Description, CONTAINERS};
@@ -41,15 +41,6 @@ impl Experiment for Description {
     fn options(&self) -> Vec<&'static str> {
         let options = std::iter::once(&CONTAINERS).chain(self.options);
         options.flat_map(|words| words.split(' ')).collect()
-    }
-
-    fn facts(&self) -> Value {
-        json!({
-            "weights": self.weights,
-            "seconds": self.seconds,
-            "memory_bytes": self.memory_bytes,
-            "disk_mb_per_s": self.disk_mb_per_s,
-        })
     }
 
     fn plan(&self, args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError> {
@@ -129,17 +120,6 @@ impl Compared for Settings {
 impl Analysis for Document {
     fn record(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
-    }
-
-    /// The document without the raw runs.
-    fn summary(&self) -> Value {
-        let mut value = self.record();
-        if let Some(policies) = value.get_mut("policies").and_then(Value::as_object_mut) {
-            for policy in policies.values_mut().filter_map(Value::as_object_mut) {
-                policy.remove("runs");
-            }
-        }
-        value
     }
 
     fn page(&self) -> Option<String> {

@@ -60,7 +60,6 @@ impl Sampler {
             ops: load.ops,
             latency_us: load.latency_us,
             file_bytes: memory("file").saturating_sub(memory("shmem")),
-            anon_bytes: memory("anon"),
             low_bytes: limit("memory.low"),
             high_bytes: limit("memory.high"),
             memory_full_us: pressure("memory.pressure", "full"),
@@ -122,10 +121,7 @@ mod tests {
             (sample.device_read_bytes, sample.device_write_bytes),
             (10, 10)
         );
-        assert_eq!(
-            (sample.file_bytes, sample.anon_bytes, sample.write_bytes),
-            (190, 7, 3)
-        );
+        assert_eq!((sample.file_bytes, sample.write_bytes), (190, 3));
         assert_eq!((sample.low_bytes, sample.high_bytes), (Some(50), None));
     }
 }

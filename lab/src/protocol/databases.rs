@@ -163,8 +163,6 @@ pub struct DatabaseSample {
     pub memory_bytes: Option<u64>,
     /// Page cache: `file - shmem` of memory.stat.
     pub file_bytes: Option<u64>,
-    /// Bytes read from the data disk.
-    pub device_read_bytes: Option<u64>,
     /// Reads from the data disk.
     pub device_reads: Option<u64>,
     pub low_bytes: Option<u64>,

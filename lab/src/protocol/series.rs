@@ -23,8 +23,6 @@ pub struct Sample {
     pub latency_us: u64,
     /// Page cache charged to the group: `file - shmem` of memory.stat.
     pub file_bytes: u64,
-    /// Anonymous memory.
-    pub anon_bytes: u64,
     /// memory.low, `None` for max.
     pub low_bytes: Option<u64>,
     /// memory.high, `None` for max.
@@ -62,7 +60,6 @@ pub struct Series {
     /// Sum of latencies.
     pub latency_us: Vec<u64>,
     pub file_bytes: Vec<u64>,
-    pub anon_bytes: Vec<u64>,
     /// memory.low, `None` for max.
     pub low_bytes: Vec<Option<u64>>,
     /// memory.high, `None` for max.
@@ -85,7 +82,6 @@ impl Series {
             ops: column(samples, |s| s.ops),
             latency_us: column(samples, |s| s.latency_us),
             file_bytes: column(samples, |s| s.file_bytes),
-            anon_bytes: column(samples, |s| s.anon_bytes),
             low_bytes: column(samples, |s| s.low_bytes),
             high_bytes: column(samples, |s| s.high_bytes),
             memory_full_us: column(samples, |s| s.memory_full_us),

@@ -212,7 +212,6 @@ fn containers(job: &GuestJob) -> Vec<Series> {
                     ops: (moved / 80_000.0) as u64,
                     latency_us: (moved / 80_000.0 * 2_500.0) as u64,
                     file_bytes: (low.unwrap_or(60_000_000) as f64 * noise.around(1.0, 0.1)) as u64,
-                    anon_bytes: 3_000_000,
                     low_bytes: Some(low.unwrap_or(0)),
                     high_bytes: low.map(|low| low + 20_000_000),
                     memory_full_us: u64::from(second) * 20_000,

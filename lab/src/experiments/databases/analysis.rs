@@ -77,12 +77,8 @@ pub struct PhaseFigures {
     pub first_tps: Option<f64>,
     /// Fraction of time satisfied.
     pub satisfied: Option<f64>,
-    /// Mean memory.current, 10^6 bytes.
-    pub memory_mb: Option<f64>,
     /// Mean page cache, 10^6 bytes.
     pub cache_mb: Option<f64>,
-    /// Reads from the disk per second.
-    pub reads_per_s: Option<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -237,23 +233,15 @@ fn in_phase(
     offered_tps: Option<u32>,
     transactions: f64,
 ) -> PhaseFigures {
-    let size = |column: &[Option<u64>]| mean_mb(places.iter().map(|p| column[*p]));
     let tps: Vec<f64> = places.iter().filter_map(|p| series.tps[*p]).collect();
-    let reads = places.first().zip(places.last()).and_then(|(&from, &to)| {
-        let reads = series.device_reads[to]?.saturating_sub(series.device_reads[from]?);
-        let seconds = series.at_s[to] - series.at_s[from];
-        (seconds > 0.0).then(|| reads as f64 / seconds)
-    });
-    let runs = offered_tps.is_some();
+    let cache_mb = mean_mb(places.iter().map(|p| series.file_bytes[*p]));
     PhaseFigures {
         offered_tps,
         transactions,
         median_tps: median(tps.iter().copied()),
         first_tps: mean(&tps[..tps.len().min(5)]),
         satisfied: satisfied(series, places),
-        memory_mb: size(&series.memory_bytes).filter(|_| runs),
-        cache_mb: size(&series.file_bytes).filter(|_| runs),
-        reads_per_s: reads.filter(|_| runs),
+        cache_mb: cache_mb.filter(|_| offered_tps.is_some()),
     }
 }
 

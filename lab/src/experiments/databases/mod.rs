@@ -11,7 +11,7 @@ pub mod settings;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde_json::{json, Value};
+use serde_json::Value;
 
 use crate::analysis::run::Run;
 use crate::args::RunArgs;
@@ -54,14 +54,6 @@ impl Experiment for Scenario {
             "disk-iops",
             "lie",
         ]
-    }
-
-    fn facts(&self) -> Value {
-        json!({
-            "seconds": self.phase_s,
-            "memory_bytes": self.memory_bytes,
-            "disk_iops": self.disk_iops,
-        })
     }
 
     fn plan(&self, args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError> {

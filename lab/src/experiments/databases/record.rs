@@ -24,8 +24,6 @@ pub struct Series {
     pub memory_bytes: Vec<Option<u64>>,
     pub file_bytes: Vec<Option<u64>>,
     /// Cumulative.
-    pub device_read_bytes: Vec<Option<u64>>,
-    /// Cumulative.
     pub device_reads: Vec<Option<u64>>,
     pub low_bytes: Vec<Option<u64>>,
     pub high_bytes: Vec<Option<u64>>,
@@ -44,7 +42,6 @@ impl Series {
             declared: column(samples, |s| s.declared),
             memory_bytes: column(samples, |s| s.memory_bytes),
             file_bytes: column(samples, |s| s.file_bytes),
-            device_read_bytes: column(samples, |s| s.device_read_bytes),
             device_reads: column(samples, |s| s.device_reads),
             low_bytes: column(samples, |s| s.low_bytes),
             high_bytes: column(samples, |s| s.high_bytes),

@@ -19,7 +19,6 @@ pub fn look(dir: &Path, device: &str, sample: &mut DatabaseSample) {
         sample.file_bytes = files::page_cache(&stat);
     }
     if let Some(stat) = read("io.stat") {
-        sample.device_read_bytes = Some(files::io_stat(&stat, device, "rbytes"));
         sample.device_reads = Some(files::io_stat(&stat, device, "rios"));
     }
 }

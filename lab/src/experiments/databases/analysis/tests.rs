@@ -39,7 +39,6 @@ fn record(settings: &Settings, served: f64) -> RunRecord {
                     declared: met,
                     memory_bytes: offered.map(|_| 100_000_000),
                     file_bytes: offered.map(|_| 60_000_000),
-                    device_read_bytes: Some(16_384 * u64::from(second)),
                     device_reads: Some(10 * u64::from(second)),
                     low_bytes: Some(0),
                     high_bytes: None,
@@ -124,7 +123,6 @@ fn transactions_and_satisfied_time_are_what_was_sampled() {
     assert_eq!(figures.containers[1].satisfied, Some(0.5));
     assert_eq!(figures.satisfied, Some(0.25));
     assert_eq!(figures.containers[0].phases[1].median_tps, Some(600.0));
-    assert_eq!(figures.containers[0].phases[1].reads_per_s, Some(10.0));
 }
 
 #[test]
@@ -147,7 +145,7 @@ fn a_stopped_container_has_no_figures_instead_of_zeros() {
     let document = document(TWO, &[(Policy::Max, &[0.6])]);
     let stopped = document.policies[&Policy::Max].figures.containers[0].phases[5];
     assert_eq!((stopped.median_tps, stopped.satisfied), (None, None));
-    assert_eq!((stopped.memory_mb, stopped.reads_per_s), (None, None));
+    assert_eq!(stopped.cache_mb, None);
 }
 
 #[test]
