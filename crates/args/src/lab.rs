@@ -348,13 +348,8 @@ pub enum Scheduler {
 
 impl Scheduler {
     /// The kernel's name for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bfq => "bfq",
-            Self::None => "none",
-            Self::MqDeadline => "mq-deadline",
-            Self::Kyber => "kyber",
-        }
+    pub fn name(self) -> String {
+        word(&self)
     }
 }
 

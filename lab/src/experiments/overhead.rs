@@ -109,7 +109,8 @@ fn job(args: &OverheadArgs) -> Result<(Series, OverheadJob), LabError> {
     let mut loads = Vec::new();
     for name in &args.loads {
         let cause = || format!("unknown load '{name}'");
-        loads.push(by_name(OverheadLoad::ALL, |load| load.name(), name, cause)?);
+        let named = OverheadLoad::ALL.map(|load| (load.name(), load));
+        loads.push(by_name(named, |(name, _)| name, name, cause)?.1);
     }
     if loads.is_empty() {
         loads = OverheadLoad::ALL.to_vec();

@@ -86,7 +86,7 @@ pub fn run(job: &OverheadJob) -> Result<OverheadReport> {
 
 /// One window under one condition.
 fn window(running: &Running, pair: u32, observing: Observing, seconds: u32) -> Result<Window> {
-    let extra = ["--observer".to_owned(), observing.name().to_owned()];
+    let extra = ["--observer".to_owned(), observing.name()];
     let mut agent = match observing {
         Observing::Nothing => None,
         Observing::Proc | Observing::Bpf => Agent::start(Policy::Observe, false, &[], &extra)?,
@@ -119,7 +119,7 @@ fn window(running: &Running, pair: u32, observing: Observing, seconds: u32) -> R
 
 /// A window in which the kernel times each BPF program.
 fn programs_of(running: &Running, seconds: u32) -> Result<Vec<ProgramCost>> {
-    let extra = ["--observer".to_owned(), Observing::Bpf.name().to_owned()];
+    let extra = ["--observer".to_owned(), Observing::Bpf.name()];
     let mut agent = Agent::start(Policy::Observe, false, &[], &extra)?;
     running.work(RAMP_S)?;
     files::write(Path::new(BPF_STATS), "1")?;

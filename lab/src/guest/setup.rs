@@ -133,17 +133,17 @@ pub fn set_scheduler(disk: &GuestDisk, scheduler: Scheduler) -> Result<String> {
     let name = scheduler.name();
     for queue in &disk.queues {
         let path = Path::new("/sys/block").join(queue).join("queue/scheduler");
-        if !files::read(&path)?.contains(name) {
-            load_module(name, &[])?;
+        if !files::read(&path)?.contains(&name) {
+            load_module(&name, &[])?;
         }
-        files::write(&path, name)?;
+        files::write(&path, &name)?;
         let list = files::read(&path)?;
         ensure!(
-            list.split(['[', ']']).nth(1) == Some(name),
+            list.split(['[', ']']).nth(1) == Some(&name),
             "the scheduler of {queue} is {list:?}, not {name}"
         );
     }
-    Ok(name.to_owned())
+    Ok(name)
 }
 
 /// Loads a module from the tools disk, after its dependencies: `modules/order` lists all modules there as

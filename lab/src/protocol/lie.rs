@@ -1,12 +1,14 @@
 //! False colors, and values that are no color.
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::policy::by_name;
 use justitia_machine::error::LabError;
+use justitia_report::text::word;
 
 /// Declared by a container instead of its color.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lie {
     /// Always GREEN.
@@ -24,17 +26,8 @@ pub enum Lie {
 }
 
 impl Lie {
-    const NAMES: [(Self, &'static str); 6] = [
-        (Self::Green, "green"),
-        (Self::Red, "red"),
-        (Self::Flap, "flap"),
-        (Self::Garbage, "garbage"),
-        (Self::Huge, "huge"),
-        (Self::Silent, "silent"),
-    ];
-
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize].1
+    pub fn name(self) -> String {
+        word(&self)
     }
 
     /// The container and the lie of `--lie NAME=WHAT`.
@@ -44,7 +37,8 @@ impl Lie {
     pub fn of_option(text: &str) -> Result<(&str, Self), LabError> {
         let (name, what) = text.split_once('=').unwrap_or((text, ""));
         let cause = || format!("--lie {text}: unknown lie '{what}'");
-        let (lie, _) = by_name(Self::NAMES, |(_, name)| name, what, cause)?;
+        let named = Self::value_variants().iter().map(|lie| (lie.name(), *lie));
+        let (_, lie) = by_name(named, |(name, _)| name, what, cause)?;
         Ok((name, lie))
     }
 }

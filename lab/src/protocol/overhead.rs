@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::common::AgentCost;
+use justitia_report::text::word;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,12 +34,8 @@ pub enum OverheadLoad {
 impl OverheadLoad {
     pub const ALL: [OverheadLoad; 3] = [Self::Randread, Self::Read, Self::Fileserver];
 
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Randread => "randread",
-            Self::Read => "read",
-            Self::Fileserver => "fileserver",
-        }
+    pub fn name(self) -> String {
+        word(&self)
     }
 }
 
@@ -58,12 +55,8 @@ impl Observing {
     pub const ALL: [Observing; 3] = [Self::Nothing, Self::Proc, Self::Bpf];
 
     /// The value of `--observer`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Nothing => "nothing",
-            Self::Proc => "proc",
-            Self::Bpf => "bpf",
-        }
+    pub fn name(self) -> String {
+        word(&self)
     }
 }
 
