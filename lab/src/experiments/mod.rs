@@ -26,7 +26,7 @@ pub mod worth;
 use serde::{Deserialize, Serialize};
 
 use crate::args::LoadArgs;
-use crate::load::Load;
+use crate::load::{kinds, Load};
 use crate::policy::Policy;
 use crate::protocol::Surroundings;
 use justitia_machine::error::LabError;
@@ -166,28 +166,9 @@ pub struct At<'a> {
     pub from_s: f64,
 }
 
-/// Parameters of the loads, by their names in result.json.
-macro_rules! workloads {
-    ($($name:ident: $parameters:ty,)*) => {
-        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-        #[serde(rename_all = "snake_case")]
-        pub enum Workload {
-            $($name($parameters),)*
-        }
-
-        impl std::ops::Deref for Workload {
-            type Target = dyn Setup;
-
-            fn deref(&self) -> &Self::Target {
-                match self {
-                    $(Self::$name(parameters) => parameters,)*
-                }
-            }
-        }
-    };
-}
-
-workloads! {
+kinds! {
+    /// Parameters of the loads, by their names in result.json.
+    Workload, each a Setup:
     Fileserver: fileserver::Parameters,
     Readmix: readmix::Parameters,
     Reread: reread::Parameters,

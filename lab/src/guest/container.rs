@@ -86,7 +86,7 @@ impl Container {
         binds.push(Bind::new(TOOLS, TOOLS, false));
         binds.push(Bind::new(&control, "/ctl", true));
         binds.push(Bind::new(&data, "/data", true));
-        if job.load.workload().shares_files() {
+        if job.load.shares_files() {
             fs::create_dir_all(shared_dir()).context("cannot make the shared directory")?;
             binds.push(Bind::new(shared_dir(), "/shared", true));
         }

@@ -19,7 +19,6 @@ use super::{files, knobs, memory_disk, progress, setup, surroundings};
 use crate::load::io::{write, Buffer, IO_BYTES};
 use crate::load::shared::{Command as Order, Status};
 use crate::load::sharing::{OWN_FILE, SHARED_FILE};
-use crate::load::Workload;
 use crate::machine::with_disk;
 use crate::protocol::Series;
 use crate::protocol::{
@@ -48,8 +47,7 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
     let containers = start_containers(job)?;
     surroundings::limit(&job.surroundings, &containers)?;
     let preparing = Instant::now();
-    let mut loads = job.containers.iter().map(|c| c.load.workload());
-    let caching_counts = loads.any(Workload::caching_counts);
+    let caching_counts = job.containers.iter().any(|c| c.load.caching_counts());
     let mut tenant = Tenant::settle(job)?;
     let enforced = caching_counts.then(|| enforce(job, &containers));
     let enforced = enforced.transpose()?;
@@ -132,7 +130,7 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
 
 /// The files whose residency is measured: the shared one and each container's own.
 fn watched_files(job: &GuestJob) -> Result<Vec<Watched>> {
-    let sharing = |c: &&ContainerJob| c.load.workload().shares_files();
+    let sharing = |c: &&ContainerJob| c.load.shares_files();
     let sharers: Vec<&ContainerJob> = job.containers.iter().filter(sharing).collect();
     if sharers.is_empty() {
         return Ok(Vec::new());

@@ -96,26 +96,32 @@ pub trait Workload {
     }
 }
 
-/// Loads by their names in a job.
-macro_rules! loads {
-    ($($name:ident: $load:ty,)*) => {
+/// An enum of the types that implement a trait, by their names in JSON.
+macro_rules! kinds {
+    ($(#[$about:meta])* $all:ident, each a $behavior:ident: $($name:ident: $kind:ty,)*) => {
+        $(#[$about])*
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
-        pub enum Load {
-            $($name($load),)*
+        pub enum $all {
+            $($name($kind),)*
         }
 
-        impl Load {
-            pub fn workload(&self) -> &dyn Workload {
+        impl std::ops::Deref for $all {
+            type Target = dyn $behavior;
+
+            fn deref(&self) -> &Self::Target {
                 match self {
-                    $(Self::$name(load) => load,)*
+                    $(Self::$name(kind) => kind,)*
                 }
             }
         }
     };
 }
+pub(crate) use kinds;
 
-loads! {
+kinds! {
+    /// Loads by their names in a job.
+    Load, each a Workload:
     Fileserver: fileserver::Fileserver,
     Readmix: readmix::Readmix,
     Reread: reread::Reread,
@@ -140,7 +146,7 @@ pub fn run(spec_path: &Path) -> Result<()> {
 }
 
 fn phases(spec: &Spec, page: &Page) -> Result<()> {
-    let workload = spec.load.workload();
+    let workload = &*spec.load;
     page.set_status(Status::Waiting);
     if !wait_for(page, Command::Prepare) {
         return Ok(());

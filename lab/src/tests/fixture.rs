@@ -17,6 +17,7 @@ use crate::args::{LabArgs, LabCommand, RunArgs};
 use crate::experiments::description;
 use crate::experiments::settings::Settings;
 use crate::load::guard::GuardRole;
+use crate::load::random::Rng;
 use crate::protocol::Series;
 use crate::protocol::{
     AgentCost, ContainerJob, GuestJob, GuestReport, Load, PhaseReport, Policy, Sample, TenantReport,
@@ -183,11 +184,7 @@ fn containers(job: &GuestJob) -> Vec<Series> {
             .sum::<f64>()
     };
     let weights = sum(1.0);
-    let mut noise = Noise(
-        job.seed
-            .wrapping_mul(2_654_435_761)
-            .wrapping_add(job.policy as u64),
-    );
+    let mut noise = Rng::new(job.seed, job.policy as u64);
     job.containers
         .iter()
         .map(|container| {
@@ -211,7 +208,7 @@ fn containers(job: &GuestJob) -> Vec<Series> {
                     device_write_bytes: (moved * 0.5) as u64,
                     ops: (moved / 80_000.0) as u64,
                     latency_us: (moved / 80_000.0 * 2_500.0) as u64,
-                    file_bytes: (low.unwrap_or(60_000_000) as f64 * noise.around(1.0, 0.1)) as u64,
+                    file_bytes: (low.unwrap_or(60_000_000) as f64 * around(&mut noise, 0.1)) as u64,
                     low_bytes: Some(low.unwrap_or(0)),
                     high_bytes: low.map(|low| low + 20_000_000),
                     memory_full_us: u64::from(second) * 20_000,
@@ -220,7 +217,7 @@ fn containers(job: &GuestJob) -> Vec<Series> {
                 // The policy takes effect over the first ten seconds.
                 let power = 0.3 + (power - 0.3) * (f64::from(second) / 10.0).min(1.0);
                 let share = strength(container, power) / sum(power);
-                let step = 60e6 * total * share * noise.around(1.0, 0.12);
+                let step = 60e6 * total * share * around(&mut noise, 0.12);
                 if moved < limit && moved + step >= limit {
                     finished = Some(f64::from(second) + (limit - moved) / step);
                 }
@@ -276,16 +273,7 @@ fn files(job: &GuestJob) -> Vec<FileSeries> {
     }]
 }
 
-/// A fixed sequence of small deviations.
-struct Noise(u64);
-
-impl Noise {
-    fn around(&mut self, middle: f64, width: f64) -> f64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        let unit = (self.0 >> 40) as f64 / f64::from(1_u32 << 24);
-        middle * (1.0 + width * (unit - 0.5) * 2.0)
-    }
+/// One, give or take this much.
+fn around(noise: &mut Rng, width: f64) -> f64 {
+    1.0 + width * (noise.unit() - 0.5) * 2.0
 }
