@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::html::{escape, fixed, number, percent, with_range, Table};
-use super::{databases_figures, page};
+use super::{databases_figures, page, tables};
 use crate::experiments::databases::analysis::Document;
 use crate::experiments::databases::paper::{self, Row};
 use crate::experiments::databases::scenario;
@@ -181,33 +181,15 @@ fn how_to_read(expected: &str) -> String {
 }
 
 fn environment(document: &Document) -> String {
-    let environment = &document.environment;
-    let settings = &environment.settings.databases;
-    let mut table = Table::facts("Environment");
-    table.fact("command", &environment.command);
-    table.fact("Justitia", &environment.justitia_version);
-    table.fact("runs", settings.choices.runs);
-    table.fact("phase", format_args!("{} s", settings.phase_s));
+    let settings = &document.environment.settings.databases;
+    let mut table = tables::shared_facts(document, &settings.choices);
+    table.fact("Disk requests", format_args!("{}/s", settings.disk_iops));
+    table.fact("Phase", format_args!("{} s", settings.phase_s));
     let rate = settings.rate;
-    table.fact("high load", format_args!("{rate} transactions/s"));
-    table.fact("each database", mib(settings.database_bytes));
-    table.fact("rows asked for", settings.keys.name());
-    table.fact("guest memory", mib(settings.choices.memory_bytes));
-    table.fact("virtual CPUs", settings.choices.cpus);
-    table.fact("client threads of a container", settings.threads);
-    let (iops, bandwidth) = (settings.disk_iops, settings.choices.disk_mb_per_s);
-    let disk = format!("{iops} requests/s, {bandwidth} MB/s");
-    table.fact("data disk", disk);
-    table.fact("clock", settings.choices.clock);
-    for (name, value) in environment.guest.iter().chain(&environment.machine) {
-        table.fact(name, value);
-    }
-    if !settings.choices.agent_config.is_empty() {
-        table.fact(
-            "agent's configuration",
-            settings.choices.agent_config.join("; "),
-        );
-    }
+    table.fact("High load", format_args!("{rate} transactions/s"));
+    table.fact("Each database", mib(settings.database_bytes));
+    table.fact("Rows asked for", settings.keys.name());
+    table.fact("Client threads of a container", settings.threads);
     for (policy, result) in &document.policies {
         for run in &result.runs {
             let name = format!("{}, run {}", policy.name(), run.record.head.run);
@@ -232,5 +214,5 @@ fn environment(document: &Document) -> String {
             }
         }
     }
-    format!("<h2>Environment</h2>\n{}", table.render())
+    tables::reproduced(document, &table)
 }

@@ -4,13 +4,15 @@ use std::fmt::Write;
 
 use super::html::{details, escape, number, percent, with_range, Column, Table};
 use crate::analysis::aggregate::Range;
+use crate::analysis::document;
 use crate::analysis::figures::{ContainerFigures, Figures};
 use crate::analysis::notes::notes;
 use crate::analysis::record::RunRecord;
 use crate::analysis::residency::FileFigures;
 use crate::analysis::result::PolicyResult;
 use crate::analysis::weighted::Document;
-use crate::experiments::Measure;
+use crate::choices::Choices;
+use crate::experiments::{mib, Measure};
 use crate::protocol::{KnobDifference, Lie, Lru, Policy, Volume};
 
 /// Policies side by side, and the notes on their validity.
@@ -277,16 +279,10 @@ pub fn agent(document: &Document) -> String {
     html
 }
 
-/// Everything needed to reproduce the result.
+/// Everything needed to reproduce the result of weighted containers.
 pub fn environment(document: &Document) -> String {
-    let environment = &document.environment;
-    let settings = &environment.settings;
-    let choices = &settings.choices;
-    let mut table = Table::facts("Environment");
-    table.fact("Kernel", &document.kernel);
-    table.fact("Memory", format_args!("{} MiB", choices.memory_bytes >> 20));
-    table.fact("CPUs", choices.cpus);
-    table.fact("Clock", choices.clock);
+    let settings = &document.environment.settings;
+    let mut table = shared_facts(document, &settings.choices);
     let kind = match settings.memory_disk() {
         Some(disk) => {
             let of = |volume: Volume| format!(", {} of {}", volume.name(), disk.disks().0);
@@ -295,18 +291,13 @@ pub fn environment(document: &Document) -> String {
         }
         None => "NVMe".to_owned(),
     };
-    let disk = format!("{} MB/s, fresh ext4 on {kind}", choices.disk_mb_per_s);
-    table.fact("Data disk", disk);
+    table.fact("File system", format_args!("fresh ext4 on {kind}"));
     let mount = settings.mount_options.as_str();
     table.fact(
         "Mount options asked for",
         if mount.is_empty() { "defaults" } else { mount },
     );
-    table.fact("LRU", lru_name(choices.lru));
-    table.fact("Block scheduler", choices.scheduler.name());
     table.fact("Measured seconds", settings.seconds);
-    table.fact("Runs", choices.runs);
-    table.fact("Seed of the first run", choices.seed);
     for (name, value) in settings.workload.table() {
         table.fact(&format!("Load: {name}"), value);
     }
@@ -322,15 +313,32 @@ pub fn environment(document: &Document) -> String {
             table.fact(&format!("Load: {}", container.name), fact);
         }
     }
+    if let Some(at) = settings.kill_agent_at_s {
+        let killed = format!("{at} s, started again a second later");
+        table.fact("Agent killed after", killed);
+    }
+    reproduced(document, &table)
+}
+
+/// The table of the facts that every experiment has.
+pub fn shared_facts<S, R>(document: &document::Document<S, R>, choices: &Choices) -> Table {
+    let environment = &document.environment;
+    let mut table = Table::facts("Environment");
+    table.fact("Justitia", &environment.justitia_version);
+    table.fact("Kernel", &document.kernel);
+    table.fact("Memory", mib(choices.memory_bytes));
+    table.fact("CPUs", choices.cpus);
+    table.fact("Clock", choices.clock);
+    table.fact("Data disk", format_args!("{} MB/s", choices.disk_mb_per_s));
+    table.fact("LRU", lru_name(choices.lru));
+    table.fact("Block scheduler", choices.scheduler.name());
+    table.fact("Runs", choices.runs);
+    table.fact("Seed of the first run", choices.seed);
     if !choices.agent_args.is_empty() {
         table.fact("Agent arguments", choices.agent_args.join(" "));
     }
     if !choices.agent_config.is_empty() {
         table.fact("Agent configuration", choices.agent_config.join("; "));
-    }
-    if let Some(at) = settings.kill_agent_at_s {
-        let killed = format!("{at} s, started again a second later");
-        table.fact("Agent killed after", killed);
     }
     for (name, value) in &environment.machine {
         table.fact(&format!("Machine: {}", name.replace('_', " ")), value);
@@ -338,13 +346,17 @@ pub fn environment(document: &Document) -> String {
     for (name, value) in &environment.guest {
         table.fact(&format!("Guest: {}", name.replace('_', " ")), value);
     }
-    table.fact("Justitia", &environment.justitia_version);
+    table
+}
+
+/// The environment's part of the page.
+pub fn reproduced<S, R>(document: &document::Document<S, R>, facts: &Table) -> String {
     format!(
         "<h2>Environment</h2>\n{}<h3>The command that made it</h3>\n<pre>{}</pre>\n\
          <p class=\"note\">result.json beside this page holds the raw series; \
          <code>justitia lab report DIR</code> analyzes them again.</p>\n",
-        table.render(),
-        escape(&environment.command)
+        facts.render(),
+        escape(&document.environment.command)
     )
 }
 
