@@ -77,7 +77,7 @@ fn setup(document: &Document) -> String {
         choices.disk_mb_per_s,
         match choices.volume {
             Some(volume) => format!("{} over {scheduler}", volume.name()),
-            None => scheduler.to_owned(),
+            None => scheduler,
         },
         lru_name(choices.lru),
     )

@@ -61,9 +61,8 @@ impl Container {
         let id = format!("c{index}-{}", job.name.replace('/', "-"));
         let dir = Path::new(STATE).join(&id);
         let control = dir.join("ctl");
-        let rootfs = dir.join("rootfs");
         let data = data_dir().join(&job.name);
-        for path in [&control, &rootfs, &data] {
+        for path in [&control, &data] {
             fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
         }
         let spec = Spec {
@@ -82,10 +81,11 @@ impl Container {
         if let Some((parent, _)) = cgroup.rsplit_once('/') {
             make_group(parent)?;
         }
-        let mut binds = system_binds(Path::new("/"), &rootfs)?;
-        binds.push(Bind::new(TOOLS, TOOLS, false));
-        binds.push(Bind::new(&control, "/ctl", true));
-        binds.push(Bind::new(&data, "/data", true));
+        let mut binds = vec![
+            Bind::new(TOOLS, TOOLS, false),
+            Bind::new(&control, "/ctl", true),
+            Bind::new(&data, "/data", true),
+        ];
         if job.load.shares_files() {
             fs::create_dir_all(shared_dir()).context("cannot make the shared directory")?;
             binds.push(Bind::new(shared_dir(), "/shared", true));
@@ -96,7 +96,7 @@ impl Container {
             cgroup: &cgroup,
             weight: job.weight,
             uid: job.user.unwrap_or(0),
-            rootfs: &rootfs,
+            rootfs: &dir.join("rootfs"),
             args: &[&program, "load", "/ctl/spec.json"],
             binds: &binds,
         };
@@ -111,11 +111,10 @@ impl Container {
             files::give(&data, uid)?;
             files::give(&control.join("page"), uid)?;
         }
-        run_crun(&container.name, &bundle, &dir, &container.log)?;
+        run_crun(&container.name, &bundle, &dir, scheduler)?;
         if let Some(uid) = job.user {
             files::give(&container.group, uid)?;
         }
-        write_weight(&container.group, container.weight, scheduler)?;
         Ok(container)
     }
 
@@ -147,12 +146,21 @@ impl Container {
     }
 }
 
-/// Starts the container of a bundle, detached, with its files in `dir` and its output in `log`. `name` is for
-/// the error.
-pub fn run_crun(name: &str, bundle: &Bundle, dir: &Path, log: &Path) -> Result<()> {
-    let config = serde_json::to_vec_pretty(&oci::config(bundle))?;
+/// Starts the container of a bundle, detached, with its files and its log in `dir`, and gives it its weight. It
+/// sees the guest's programs in addition to the bundle's binds. `name` is for the error.
+pub fn run_crun(name: &str, bundle: &Bundle, dir: &Path, scheduler: Scheduler) -> Result<()> {
+    fs::create_dir_all(bundle.rootfs)
+        .with_context(|| format!("cannot make {}", bundle.rootfs.display()))?;
+    let mut binds = system_binds(Path::new("/"), bundle.rootfs)?;
+    binds.extend_from_slice(bundle.binds);
+    let bundle = Bundle {
+        binds: &binds,
+        ..*bundle
+    };
+    let config = serde_json::to_vec_pretty(&oci::config(&bundle))?;
     fs::write(dir.join("config.json"), config)?;
-    let output = File::create(log)?;
+    let log = dir.join("log");
+    let output = File::create(&log)?;
     let status = Command::new("crun")
         .args(["--cgroup-manager=cgroupfs", "run", "-d", "--bundle"])
         .args([dir.as_os_str(), bundle.hostname.as_ref()])
@@ -164,9 +172,10 @@ pub fn run_crun(name: &str, bundle: &Bundle, dir: &Path, log: &Path) -> Result<(
     ensure!(
         status.success(),
         "crun could not start {name}: {}",
-        files::log_tail(log, LOG_LINES)
+        files::log_tail(&log, LOG_LINES)
     );
-    Ok(())
+    let group = format!("{CGROUP}{}", bundle.cgroup);
+    write_weight(Path::new(&group), bundle.weight, scheduler)
 }
 
 /// Stops all containers, first by command, after `patience` by SIGKILL. Then it waits for at most `patience`
@@ -234,7 +243,7 @@ fn nesting_weights(jobs: &[ContainerJob]) -> BTreeMap<String, u64> {
 
 /// Writes the weight of a container if crun cannot or distorts it: without BFQ it converts `blockIO.weight` to
 /// another scale, and OCI cannot express weights above 1000.
-pub(super) fn write_weight(group: &Path, weight: u32, scheduler: Scheduler) -> Result<()> {
+fn write_weight(group: &Path, weight: u32, scheduler: Scheduler) -> Result<()> {
     if scheduler == Scheduler::Bfq && oci::fits_block_io(weight) {
         return Ok(());
     }
@@ -262,7 +271,7 @@ pub fn shared_dir() -> PathBuf {
 
 /// The guest's programs in the container: symbolic links are repeated in its root, real directories are
 /// bind-mounted.
-pub(super) fn system_binds(root: &Path, rootfs: &Path) -> Result<Vec<Bind>> {
+fn system_binds(root: &Path, rootfs: &Path) -> Result<Vec<Bind>> {
     let mut binds = Vec::new();
     for name in SYSTEM_DIRS {
         let source = root.join(name);

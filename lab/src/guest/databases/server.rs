@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Context, Result};
 
-use crate::guest::container::system_binds;
 use crate::guest::oci::{Bind, Bundle};
 use crate::guest::setup::{data_dir, enter_group, CGROUP, STATE};
 use crate::guest::{container, files, holds_within};
@@ -186,12 +185,8 @@ impl Server {
 
     /// Starts the container of a database, or of a neighbor, which sees the whole data disk.
     pub fn start(&self, index: usize, job: &DatabaseJob, scheduler: Scheduler) -> Result<()> {
-        let rootfs = self.dir.join("rootfs");
-        fs::create_dir_all(&rootfs)
-            .with_context(|| format!("cannot make {}", self.dir.display()))?;
         // Possibly left by the boot that made the image.
         let _ = fs::remove_file(&self.socket);
-        let mut binds = system_binds(Path::new("/"), &rootfs)?;
         let (data, args) = if let Some(work) = job.neighbor {
             (data_dir(), vec!["/bin/bash", "-c", script(work)])
         } else {
@@ -200,18 +195,16 @@ impl Server {
                 [&["/usr/sbin/mariadbd"], COMMON, SERVE].concat(),
             )
         };
-        binds.push(Bind::new(data, "/data", true));
         let bundle = Bundle {
             hostname: &self.id,
             cgroup: &format!("/app/{}", job.name),
             weight: job.weight,
             uid: 0,
-            rootfs: &rootfs,
+            rootfs: &self.dir.join("rootfs"),
             args: &args,
-            binds: &binds,
+            binds: &[Bind::new(data, "/data", true)],
         };
-        container::run_crun(&self.name, &bundle, &self.dir, &self.log())?;
-        container::write_weight(&self.group, job.weight, scheduler)
+        container::run_crun(&self.name, &bundle, &self.dir, scheduler)
     }
 
     pub fn wait_until_ready(&self) -> Result<()> {
