@@ -17,15 +17,10 @@ use crate::policy::Policy;
 use crate::protocol::Job;
 use justitia_machine::error::LabError;
 
-/// Facts in a guest's report that differ from boot to boot.
-const OWN_FACTS: [&str; 3] = ["prepare_s", "agent_ended_in_time", "kernel_complaints"];
-
 /// The settings of one kind of comparison, with everything that depends on them.
 pub trait Compared: Clone + Serialize + 'static {
-    /// A guest's answer.
-    type Report: DeserializeOwned;
-    /// The part of the report that is kept.
-    type Record: Clone;
+    /// A guest's report, which is kept.
+    type Record: Clone + DeserializeOwned;
     /// True if a result may be written before all policies of a run are complete.
     const EACH_POLICY: bool;
 
@@ -38,10 +33,9 @@ pub trait Compared: Clone + Serialize + 'static {
     /// # Errors
     /// See [`Plan::machine`].
     fn machine(&self, out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError>;
-    /// The facts in a guest's report, and the names of its containers with their number of samples.
-    fn told(report: &Self::Report) -> (&BTreeMap<String, String>, Vec<(&str, usize)>);
-    fn containers(&self) -> Vec<&str>;
-    fn record(run: Run, report: Self::Report) -> Self::Record;
+    /// True if the guest reported samples of every container.
+    fn is_complete(&self, record: &Self::Record) -> bool;
+    fn head(record: &mut Self::Record) -> &mut Run;
     /// The outcome of a boot, in one line.
     fn line(&self, record: &Self::Record) -> String;
     fn analysis(
@@ -93,39 +87,25 @@ impl<S: Compared> Plan for Comparison<S> {
         let Some((policy, run)) = self.order().nth(boot) else {
             return Err(LabError::failed("no such boot", "report this as a bug"));
         };
-        let report: S::Report = answer.report()?;
+        let mut record: S::Record = answer.report()?;
         let settings = &self.environment.settings;
-        let (facts, answered) = S::told(&report);
-        let names = answered.iter().map(|(name, _)| *name);
-        if !names.eq(settings.containers()) || answered.iter().any(|(_, samples)| *samples == 0) {
+        if !settings.is_complete(&record) {
             return Err(LabError::failed(
                 "the guest did not report every container",
                 format!("read {}", answer.console.display()),
             ));
         }
-        let fact = |name: &str| facts.get(name).map_or("", String::as_str);
-        let shared = facts
-            .iter()
-            .filter(|(name, _)| !OWN_FACTS.contains(&name.as_str()))
-            .map(|(name, value)| (name.clone(), value.clone()));
-        self.environment.guest.extend(shared);
+        let head = S::head(&mut record);
+        head.run = run + 1;
+        head.seed = settings.choices().seed_of(run);
+        head.host_busy_with_others = answer.host.busy_with_others;
+        head.host_speed = answer.host.speed;
+        head.failed_boots = answer.failed_boots;
+        self.environment.guest.append(&mut head.environment);
         self.environment.machine.extend(answer.machine);
         self.environment.recorded_at_s = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());
-        let run = Run {
-            run: run + 1,
-            seed: settings.choices().seed_of(run),
-            host_busy_with_others: answer.host.busy_with_others,
-            host_speed: answer.host.speed,
-            failed_boots: answer.failed_boots,
-            kernel_complaints: fact("kernel_complaints")
-                .lines()
-                .map(str::to_owned)
-                .collect(),
-            agent_killed: fact("agent_ended_in_time") == "false",
-        };
-        let record = S::record(run, report);
         let line = settings.line(&record);
         self.records.entry(policy).or_default().push(record);
         Ok(line)

@@ -1,17 +1,14 @@
 //! Jobs that the host hands to a guest, and reports that the guest returns.
 //!
 //! One boot of a virtual machine runs one [`Job`], mostly a [`GuestJob`] (one policy of one experiment), and
-//! answers with one [`GuestReport`]. Both travel as JSON over the job disk ([`justitia_machine::job_disk`]).
+//! answers with one [`RunRecord`](crate::analysis::record::RunRecord). Both travel as JSON over the job disk ([`justitia_machine::job_disk`]).
 //! Progress travels as console lines that start with
 //! [`PROGRESS_PREFIX`](justitia_machine::vm::PROGRESS_PREFIX).
 //!
 //! Units: `_bytes` bytes, `_s` seconds, `_us` microseconds, `mb` means 10^6 bytes.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::residency::FileSeries;
 pub use crate::load::phases::PhaseReport;
 pub use crate::load::Load;
 pub use crate::policy::Policy;
@@ -32,7 +29,7 @@ pub use guard::{RootStream, Surroundings, TimedCommand, TimedWeight};
 pub use knobs::KnobDifference;
 pub use lie::Lie;
 pub use overhead::{Observing, OverheadJob, OverheadLoad, OverheadReport, ProgramCost, Window};
-pub(crate) use series::column;
+pub(crate) use series::samples;
 pub use series::{Sample, Series};
 pub use tenant::{Attack, Attacks, TenantReport, TENANT};
 pub use wait_profile::{Doing, Place, WaitProfile};
@@ -40,11 +37,12 @@ pub use wait_profile::{Doing, Place, WaitProfile};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Job {
-    /// One policy of one experiment; answered with a [`GuestReport`].
+    /// One policy of one experiment; answered with a [`RunRecord`](crate::analysis::record::RunRecord).
     Experiment(GuestJob),
     /// The cost of observing; answered with an [`OverheadReport`].
     Overhead(OverheadJob),
-    /// One policy with databases; answered with a [`DatabasesReport`](crate::protocol::databases::DatabasesReport).
+    /// One policy with databases; answered with a
+    /// [`RunRecord`](crate::experiments::databases::record::RunRecord) of databases.
     Databases(DatabasesJob),
     /// The databases themselves; answered with a [`PrepareReport`](crate::protocol::databases::PrepareReport).
     PrepareDatabases(PrepareJob),
@@ -98,34 +96,4 @@ pub struct ContainerJob {
     /// The unprivileged user who owns the container, which is then below that user's slice; `None`: root's.
     pub user: Option<u32>,
     pub load: Load,
-}
-
-/// The measurement of one boot.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct GuestReport {
-    /// `uname -r`.
-    pub kernel: String,
-    /// Facts that the guest read back: LRU, scheduler, mount options, `MemTotal` in bytes, CPUs.
-    pub environment: BTreeMap<String, String>,
-    /// Per container, in the order of the job.
-    pub containers: Vec<Series>,
-    /// Actual length of the measured phase.
-    pub seconds: f64,
-    /// Fraction of the guest's CPU time that was not idle during the measured phase, 0 to 1.
-    pub cpu_busy: Option<f64>,
-    /// Every knob (path relative to the cgroup mount -> value) before the agent started.
-    pub knobs_before: BTreeMap<String, String>,
-    /// The same after the agent ended. Must equal `knobs_before`.
-    pub knobs_after: BTreeMap<String, String>,
-    pub agent: Option<AgentCost>,
-    /// The last lines of the agent's log.
-    pub agent_log: String,
-    /// `justitia status --json` taken two thirds through the measured phase.
-    pub agent_status: Option<serde_json::Value>,
-    /// Residency of the watched files (sharing); empty for other loads.
-    pub files: Vec<FileSeries>,
-    /// Places where tasks waited; `None` unless the job requested them.
-    pub waits: Option<WaitProfile>,
-    /// Observations around a tenant, if there is one.
-    pub tenant: Option<TenantReport>,
 }

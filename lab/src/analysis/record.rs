@@ -1,4 +1,4 @@
-//! The record of one run: everything that a guest measured, so that it can be analyzed again.
+//! The record of one run: the report of a guest, kept so that it can be analyzed again.
 //!
 //! Counters are cumulative since the start of the measured phase.
 
@@ -7,35 +7,33 @@ use serde::{Deserialize, Serialize};
 use super::residency::FileSeries;
 use super::run::Run;
 use crate::experiments::Measure;
-use crate::protocol::{AgentCost, GuestReport, KnobDifference, Series, TenantReport};
+use crate::protocol::{KnobDifference, Series, TenantReport, WaitProfile};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     #[serde(flatten)]
     pub head: Run,
-    /// `uname -r`.
-    pub kernel: String,
     /// Actual length of the measured phase.
     pub seconds: f64,
     /// Time that the guest took to prepare the files; `None` if it did not report it.
     pub prepare_s: Option<f64>,
     /// Fraction of the guest's CPU time that was not idle, 0 to 1; `None` if unknown.
     pub guest_cpu_busy: Option<f64>,
-    /// Cost of the agent; `None` if none ran or it could not be measured.
-    pub agent: Option<AgentCost>,
-    /// Knobs whose value after the run differs from that before it.
+    /// Knobs whose value after the agent ended differs from that before it started.
     pub knob_differences: Vec<KnobDifference>,
-    /// Last lines of the agent's log.
-    pub agent_log: String,
     /// `justitia status --json` two thirds through.
     pub agent_status: Option<serde_json::Value>,
+    /// Per container, in the order of the job.
     pub series: Vec<Series>,
-    /// Residency of the watched files.
+    /// Residency of the watched files (sharing).
     #[serde(default)]
     pub files: Vec<FileSeries>,
     /// Observations around a tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<TenantReport>,
+    /// Places where tasks waited; `None` unless the job requested them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits: Option<WaitProfile>,
 }
 
 impl RunRecord {
@@ -56,26 +54,6 @@ impl RunRecord {
             Measure::Completion | Measure::Residency => self.seconds + self.prepare_s?,
         };
         (alive_s > 0.0).then_some(alive_s)
-    }
-
-    pub fn of(head: Run, report: GuestReport) -> Self {
-        Self {
-            head,
-            kernel: report.kernel,
-            seconds: report.seconds,
-            prepare_s: report
-                .environment
-                .get("prepare_s")
-                .and_then(|text| text.parse().ok()),
-            guest_cpu_busy: report.cpu_busy,
-            agent: report.agent,
-            knob_differences: KnobDifference::between(&report.knobs_before, &report.knobs_after),
-            agent_log: report.agent_log,
-            agent_status: report.agent_status,
-            series: report.containers,
-            files: report.files,
-            tenant: report.tenant,
-        }
     }
 }
 

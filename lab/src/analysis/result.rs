@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::aggregate::{median, medians};
+use super::document;
 use super::figures::Figures;
 use super::record::RunRecord;
 use super::responses::{self, EventFigures};
@@ -42,13 +43,7 @@ pub struct AgentFigures {
     pub peak_rss_mb: f64,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct AnalyzedRun {
-    /// Figures without the warm-up.
-    pub figures: Figures,
-    #[serde(flatten)]
-    pub record: RunRecord,
-}
+pub type AnalyzedRun = document::AnalyzedRun<Figures, RunRecord>;
 
 impl PolicyResult {
     /// Analyzes the records of one policy.
@@ -68,11 +63,11 @@ impl PolicyResult {
         let windows: Vec<Figures> = runs.iter().map(|run| run.figures.clone()).collect();
         let cpu_percent = median(runs.iter().filter_map(|run| {
             let alive_s = run.record.agent_alive_s(settings.measure)?;
-            Some(run.record.agent?.cpu_s / alive_s * 100.0)
+            Some(run.record.head.agent?.cpu_s / alive_s * 100.0)
         }));
         let rss = runs
             .iter()
-            .filter_map(|run| run.record.agent)
+            .filter_map(|run| run.record.head.agent)
             .map(|cost| cost.peak_rss_bytes)
             .max();
         let mut differences: Vec<KnobDifference> = runs

@@ -1,10 +1,13 @@
 //! Facts recorded for every run, whatever it measures.
 
+use std::collections::BTreeMap;
 use std::ops::Not;
 
 use serde::{Deserialize, Serialize};
 
-/// Facts recorded for every run of a policy.
+use crate::protocol::AgentCost;
+
+/// Facts recorded for every run of a policy. The guest reports its own; the host fills in the others.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Its number, from 1.
@@ -16,6 +19,16 @@ pub struct Run {
     pub host_speed: Option<f64>,
     /// Boots that failed before this one.
     pub failed_boots: u32,
+    /// `uname -r` of the guest; empty in old results of databases.
+    #[serde(default)]
+    pub kernel: String,
+    /// Facts that the guest read back, until the host moves them to the experiment's environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// Cost of the agent; `None` if none ran or it could not be measured.
+    pub agent: Option<AgentCost>,
+    /// Last lines of the agent's log.
+    pub agent_log: String,
     /// Lines of the kernel's log of something wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_complaints: Vec<String>,

@@ -19,7 +19,7 @@ impl Document {
     pub fn analyze(environment: Environment, records: BTreeMap<Policy, Vec<RunRecord>>) -> Self {
         let kernel = records.values().flatten().next().map_or_else(
             || environment.settings.choices.kernel_series.to_string(),
-            |run| run.kernel.clone(),
+            |run| run.head.kernel.clone(),
         );
         let policies: BTreeMap<Policy, PolicyResult> = records
             .into_iter()
@@ -43,13 +43,7 @@ impl Document {
         if let (Some(warmup_s), Measure::Window) = (warmup_s, environment.settings.measure) {
             environment.settings.warmup_s = warmup_s;
         }
-        let policies = self.policies.into_iter();
-        let records = policies
-            .map(|(policy, result)| {
-                let runs = result.runs.into_iter();
-                (policy, runs.map(|run| run.record).collect())
-            })
-            .collect();
+        let records = document::records(self.policies, |result| result.runs);
         Self::analyze(environment, records)
     }
 

@@ -10,13 +10,14 @@ pub mod classify;
 
 use std::path::Path;
 
+use crate::analysis::record::RunRecord;
 use crate::args::{AgentArgs, LoadArgs, RunArgs, WaitsArgs};
 use crate::experiment::{Analysis, Boot, Plan};
 use crate::experiments::settings::Settings;
 use crate::experiments::{fileserver, weighted};
 use crate::machine::{Answer, Machine};
 use crate::policy::Policy;
-use crate::protocol::{GuestJob, GuestReport, Job};
+use crate::protocol::{GuestJob, Job};
 use justitia_machine::error::LabError;
 
 /// Name of the record.
@@ -54,7 +55,7 @@ impl Plan for WaitProfilePlan {
     }
 
     fn keep(&mut self, _boot: usize, answer: Answer) -> Result<String, LabError> {
-        let report: GuestReport = answer.report()?;
+        let report: RunRecord = answer.report()?;
         let Some(seen) = &report.waits else {
             return Err(LabError::failed(
                 "the guest did not say where tasks waited",

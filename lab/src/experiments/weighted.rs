@@ -20,7 +20,7 @@ use crate::experiment::{Analysis, Experiment, Plan};
 use crate::gate_module;
 use crate::machine::{guest_modules, host_time, program, with_disk, Machine};
 use crate::policy::Policy;
-use crate::protocol::{GuestReport, Job};
+use crate::protocol::Job;
 use crate::{report, table};
 use justitia_machine::error::{LabError, OrCannot};
 use justitia_machine::vm::VmSpec;
@@ -54,7 +54,6 @@ impl Experiment for Description {
 }
 
 impl Compared for Settings {
-    type Report = GuestReport;
     type Record = RunRecord;
     const EACH_POLICY: bool = false;
 
@@ -74,18 +73,13 @@ impl Compared for Settings {
         machine(self, say)
     }
 
-    fn told(report: &GuestReport) -> (&BTreeMap<String, String>, Vec<(&str, usize)>) {
-        let containers = report.containers.iter();
-        let told = containers.map(|c| (c.name.as_str(), c.at_s.len()));
-        (&report.environment, told.collect())
+    fn is_complete(&self, record: &RunRecord) -> bool {
+        let names = self.containers.iter().map(|c| &c.name);
+        names.eq(record.series.iter().map(|series| &series.name)) && record.end_s().is_some()
     }
 
-    fn containers(&self) -> Vec<&str> {
-        self.containers.iter().map(|c| c.name.as_str()).collect()
-    }
-
-    fn record(run: Run, report: GuestReport) -> RunRecord {
-        RunRecord::of(run, report)
+    fn head(record: &mut RunRecord) -> &mut Run {
+        &mut record.head
     }
 
     fn line(&self, record: &RunRecord) -> String {

@@ -11,19 +11,18 @@ use super::agent::{self, Agent};
 use super::container::{self, Container};
 use super::disks::GuestDisk;
 use super::gate;
-use super::measure::{self, Measured};
+use super::measure;
 use super::residency::Watched;
 use super::tenant::{self, Tenant};
 use super::wait_profile::Tracer;
 use super::{files, knobs, memory_disk, progress, setup, surroundings};
+use crate::analysis::record::RunRecord;
+use crate::analysis::run::Run;
 use crate::load::io::{write, Buffer, IO_BYTES};
 use crate::load::shared::{Command as Order, Status};
 use crate::load::sharing::{OWN_FILE, SHARED_FILE};
 use crate::machine::with_disk;
-use crate::protocol::Series;
-use crate::protocol::{
-    ContainerJob, GuestJob, GuestReport, KnobDifference, MemoryDisk, Policy, TenantReport,
-};
+use crate::protocol::{ContainerJob, GuestJob, KnobDifference, MemoryDisk, Policy, Sample, Series};
 
 /// Includes crun's start under emulation.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -37,7 +36,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// Memory that the static partition leaves to the kernel, the driver and the agent, bytes.
 const SYSTEM_RESERVE_BYTES: u64 = 64 << 20;
 
-pub fn run(job: &GuestJob) -> Result<GuestReport> {
+pub fn run(job: &GuestJob) -> Result<RunRecord> {
     let mut environment = setup::facts()?;
     environment.insert("seed".into(), job.seed.to_string());
     environment.extend(setup::vm_settings());
@@ -64,10 +63,7 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
         Some(enforced) => enforced,
         None => enforce(job, &containers)?,
     };
-    environment.insert(
-        "prepare_s".into(),
-        format!("{:.1}", preparing.elapsed().as_secs_f64()),
-    );
+    let prepare_s = preparing.elapsed().as_secs_f64();
 
     let watched = watched_files(job)?;
     let app = Path::new(setup::CGROUP).join("app");
@@ -93,20 +89,10 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
     for container in &containers {
         container.page.set_command(Order::Stop);
     }
-    if let Some(agent) = &mut agent {
-        let in_time = agent.end()?;
-        environment.insert("agent_ended_in_time".into(), in_time.to_string());
-    }
-    if job.policy.has_gate() {
-        // Under load: the loads stop only after this.
-        gate::unload()?;
-    }
-    let complaints = gate::complaints()?;
-    environment.insert("kernel_complaints".into(), complaints.join("\n"));
+    // The gate is unloaded under load: the loads stop only after this.
+    let head = conclude(job.policy, agent.as_mut(), environment)?;
     let knobs_after = knobs::snapshot(Path::new(setup::CGROUP));
-    for knob in KnobDifference::between(&knobs_before, &knobs_after) {
-        progress(&format!("knob not restored: {knob}"));
-    }
+    let knob_differences = left_changed(&knobs_before, &knobs_after);
     if let Some((tenant, seen)) = tenant.zip(seen.as_mut()) {
         // The agent has ended and restored under attack.
         seen.done = tenant.end()?;
@@ -118,14 +104,51 @@ pub fn run(job: &GuestJob) -> Result<GuestReport> {
     let failed = |c: &&Container| c.page.status() == Status::Failed;
     let mut broken = containers.iter().filter(failed);
     broken.try_for_each(Container::ensure_alive)?;
-    Ok(report(
-        &containers,
-        measured,
+    Ok(RunRecord {
+        head,
+        seconds: measured.seconds,
+        prepare_s: Some(prepare_s),
+        guest_cpu_busy: measured.cpu_busy,
+        knob_differences,
+        agent_status: measured.agent_status,
+        series: series(&containers, &measured.samples),
+        files: measured.files,
+        tenant: seen,
+        waits: measured.waits,
+    })
+}
+
+/// Ends the agent, unloads the gate, and collects what every guest reports.
+pub(super) fn conclude(
+    policy: Policy,
+    mut agent: Option<&mut Agent>,
+    environment: BTreeMap<String, String>,
+) -> Result<Run> {
+    let ended_in_time = agent.as_mut().map(|agent| agent.end()).transpose()?;
+    if policy.has_gate() {
+        gate::unload()?;
+    }
+    Ok(Run {
+        kernel: setup::kernel(),
         environment,
-        (knobs_before, knobs_after),
-        agent.as_ref(),
-        seen,
-    ))
+        agent: agent.as_ref().map(|agent| agent.cost),
+        agent_log: agent.map(|agent| agent.log()).unwrap_or_default(),
+        kernel_complaints: gate::complaints()?,
+        agent_killed: ended_in_time == Some(false),
+        ..Run::default()
+    })
+}
+
+/// Knobs that differ, which are also told as progress.
+pub(super) fn left_changed(
+    before: &BTreeMap<String, String>,
+    after: &BTreeMap<String, String>,
+) -> Vec<KnobDifference> {
+    let differences = KnobDifference::between(before, after);
+    for knob in &differences {
+        progress(&format!("knob not restored: {knob}"));
+    }
+    differences
 }
 
 /// The files whose residency is measured: the shared one and each container's own.
@@ -245,45 +268,21 @@ fn pollute(bytes: u64) -> Result<()> {
     file.sync_all().context("cannot flush the polluter's file")
 }
 
-fn report(
-    containers: &[Container],
-    measured: Measured,
-    environment: BTreeMap<String, String>,
-    (knobs_before, knobs_after): (BTreeMap<String, String>, BTreeMap<String, String>),
-    agent: Option<&Agent>,
-    tenant: Option<TenantReport>,
-) -> GuestReport {
-    let reports = containers
-        .iter()
-        .zip(measured.samples)
-        .map(|(container, samples)| {
-            let counters = container.page.counters();
-            Series {
-                name: container.name.clone(),
-                weight: container.weight,
-                slow_ops: counters.slow_ops,
-                max_latency_us: counters.max_latency_us,
-                finished_at_s: container.page.finished_at_s(),
-                phases: container.page.phase_reports(),
-                ..Series::of(&samples)
-            }
-        })
-        .collect();
-    GuestReport {
-        kernel: setup::kernel(),
-        environment,
-        containers: reports,
-        seconds: measured.seconds,
-        cpu_busy: measured.cpu_busy,
-        knobs_before,
-        knobs_after,
-        agent: agent.map(|agent| agent.cost),
-        agent_log: agent.map(Agent::log).unwrap_or_default(),
-        agent_status: measured.agent_status,
-        files: measured.files,
-        waits: measured.waits,
-        tenant,
-    }
+fn series(containers: &[Container], samples: &[Vec<Sample>]) -> Vec<Series> {
+    let each = containers.iter().zip(samples);
+    each.map(|(container, samples)| {
+        let counters = container.page.counters();
+        Series {
+            name: container.name.clone(),
+            weight: container.weight,
+            slow_ops: counters.slow_ops,
+            max_latency_us: counters.max_latency_us,
+            finished_at_s: container.page.finished_at_s(),
+            phases: container.page.phase_reports(),
+            ..Series::of(samples)
+        }
+    })
+    .collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,4 @@
 //! One sample of one container: the load's counters and the kernel's, relative to a baseline.
-//!
-//! The kernel files of each group are opened once and read with `pread`: a sample of eight containers takes
-//! some fifty reads, which an emulated guest does in a few milliseconds.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,7 +12,8 @@ use crate::protocol::Sample;
 /// Enough for memory.stat, about 1.5 KiB, and io.stat, a line per device.
 const READ_BYTES: usize = 16 << 10;
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
+    "memory.current",
     "memory.stat",
     "io.stat",
     "memory.low",
@@ -24,7 +22,10 @@ const FILES: [&str; 6] = [
     "io.pressure",
 ];
 
-/// The open files of one group.
+/// The open files of one group. They are read with `pread`: a sample of eight containers takes some fifty reads,
+/// which an emulated guest does in a few milliseconds.
+///
+/// A value of a group that is gone is `None`, and so is one of a file that this kernel does not have.
 #[derive(Debug)]
 pub struct Sampler {
     device: String,
@@ -32,8 +33,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Opens the files of the group at `dir`; `device` is the `major:minor` of the data disk. A file that
-    /// this kernel does not have reads as nothing.
+    /// Opens the files of the group at `dir`; `device` is the `major:minor` of the data disk.
     pub fn open(dir: &Path, device: &str) -> Self {
         let open = |name| Some((name, File::open(dir.join(name)).ok()?));
         Self {
@@ -45,35 +45,48 @@ impl Sampler {
     /// Counters since the group and its load began, not yet relative to a baseline.
     pub fn take(&self, page: &Page, at_s: f64) -> Sample {
         let load = page.counters();
-        let memory_stat = self.text("memory.stat");
-        let memory = |name| files::keyed(&memory_stat, name).unwrap_or(0);
-        let io_stat = self.text("io.stat");
-        let device = |key| files::io_stat(&io_stat, &self.device, key);
-        let limit = |file| files::limit_bytes(&self.text(file));
-        let pressure = |file, kind| files::pressure_total_us(&self.text(file), kind).unwrap_or(0);
+        let device = self.device(["rbytes", "wbytes"]);
+        let [device_read_bytes, device_write_bytes] = device.unwrap_or_default();
+        let pressure = |file, kind| {
+            let total = |text: String| files::pressure_total_us(&text, kind);
+            self.text(file).and_then(total).unwrap_or(0)
+        };
         Sample {
             at_s,
             read_bytes: load.read_bytes,
             write_bytes: load.write_bytes,
-            device_read_bytes: device("rbytes"),
-            device_write_bytes: device("wbytes"),
+            device_read_bytes,
+            device_write_bytes,
             ops: load.ops,
             latency_us: load.latency_us,
-            file_bytes: memory("file").saturating_sub(memory("shmem")),
-            low_bytes: limit("memory.low"),
-            high_bytes: limit("memory.high"),
+            file_bytes: self.page_cache().unwrap_or(0),
+            low_bytes: self.bytes("memory.low"),
+            high_bytes: self.bytes("memory.high"),
             memory_full_us: pressure("memory.pressure", "full"),
             io_some_us: pressure("io.pressure", "some"),
         }
     }
 
-    /// The text of a file; empty if it cannot be read.
-    fn text(&self, file: &str) -> String {
+    /// The number in a file; `None` for max.
+    pub fn bytes(&self, file: &str) -> Option<u64> {
+        files::limit_bytes(&self.text(file)?)
+    }
+
+    pub fn page_cache(&self) -> Option<u64> {
+        files::page_cache(&self.text("memory.stat")?)
+    }
+
+    /// These counters of the data disk.
+    pub fn device<const N: usize>(&self, keys: [&str; N]) -> Option<[u64; N]> {
+        let stat = self.text("io.stat")?;
+        Some(keys.map(|key| files::io_stat(&stat, &self.device, key)))
+    }
+
+    fn text(&self, file: &str) -> Option<String> {
         let mut buffer = vec![0; READ_BYTES];
-        let file = self.files.get(file);
-        let read = file.and_then(|file| file.read_at(&mut buffer, 0).ok());
-        buffer.truncate(read.unwrap_or(0));
-        String::from_utf8(buffer).unwrap_or_default()
+        let read = self.files.get(file)?.read_at(&mut buffer, 0).ok()?;
+        buffer.truncate(read);
+        String::from_utf8(buffer).ok()
     }
 }
 
@@ -111,6 +124,7 @@ mod tests {
         put("io.stat", "259:1 rbytes=5 wbytes=6\n");
         put("memory.low", "50\n");
         put("memory.high", "max\n");
+        put("memory.current", "500\n");
         let sampler = Sampler::open(dir.path(), "259:1");
         let start = sampler.take(&page, 0.0);
         put("io.stat", "259:1 rbytes=15 wbytes=16\n");
@@ -123,5 +137,17 @@ mod tests {
         );
         assert_eq!((sample.file_bytes, sample.write_bytes), (190, 3));
         assert_eq!((sample.low_bytes, sample.high_bytes), (Some(50), None));
+        assert_eq!(sampler.bytes("memory.current"), Some(500));
+    }
+
+    #[test]
+    fn a_group_that_is_gone_is_unknown_and_not_zero() {
+        let dir = tempfile::tempdir().unwrap();
+        let gone = Sampler::open(&dir.path().join("gone"), "259:1");
+        assert_eq!(
+            (gone.bytes("memory.current"), gone.page_cache()),
+            (None, None)
+        );
+        assert_eq!(gone.device(["rios"]), None);
     }
 }

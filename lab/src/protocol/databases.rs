@@ -3,11 +3,9 @@
 //! Units: `_bytes` bytes, `_s` seconds, `tps` transactions per second. Counters are cumulative. A value that
 //! could not be read is `None`, never zero.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
-use super::common::{AgentCost, Lru, MemoryDisk, Scheduler};
+use super::common::{Lru, MemoryDisk, Scheduler};
 use super::lie::Lie;
 pub use crate::args::Keys;
 use crate::policy::Policy;
@@ -102,25 +100,6 @@ pub enum Neighbor {
     Build,
 }
 
-/// The measurement of one boot.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DatabasesReport {
-    /// `uname -r`.
-    pub kernel: String,
-    /// Facts that the guest read back.
-    pub environment: BTreeMap<String, String>,
-    /// In the order of the job.
-    pub containers: Vec<DatabaseReport>,
-    /// Start and end of each phase, seconds since the start of the first.
-    pub phases: Vec<(f64, f64)>,
-    /// The host's memory at each sample.
-    pub host: Vec<HostSample>,
-    pub agent: Option<AgentCost>,
-    pub agent_log: String,
-    /// Settings that the agent did not restore.
-    pub knobs_left: Vec<String>,
-}
-
 /// The host's memory at one moment (`/proc/meminfo`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostSample {
@@ -128,44 +107,4 @@ pub struct HostSample {
     pub free_bytes: Option<u64>,
     /// All page cache: `Cached + Buffers - Shmem`.
     pub file_bytes: Option<u64>,
-}
-
-/// The measurement of one container.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DatabaseReport {
-    pub name: String,
-    /// Its static limit, under policies that have one, bytes.
-    pub limit_bytes: Option<u64>,
-    /// One sample per second.
-    pub samples: Vec<DatabaseSample>,
-}
-
-/// A container at one second.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct DatabaseSample {
-    /// Seconds since the first phase began.
-    pub at_s: f64,
-    /// The phase it belongs to, from 0.
-    pub phase: u32,
-    /// Transactions since the first phase began.
-    pub transactions: f64,
-    /// Rate of the last whole second.
-    pub tps: Option<f64>,
-    /// Transactions that wait for a client thread.
-    pub queue: Option<u64>,
-    /// 95th percentile of the latency in the last whole second.
-    pub latency_ms: Option<f64>,
-    /// Its color, judged by what its clients see.
-    pub color: Option<Color>,
-    /// The color it declares.
-    pub declared: Option<Color>,
-    /// memory.current.
-    pub memory_bytes: Option<u64>,
-    /// Page cache: `file - shmem` of memory.stat.
-    pub file_bytes: Option<u64>,
-    /// Reads from the data disk.
-    pub device_reads: Option<u64>,
-    pub low_bytes: Option<u64>,
-    /// memory.high, `None` also for max.
-    pub high_bytes: Option<u64>,
 }

@@ -193,7 +193,7 @@ fn environment(document: &Document) -> String {
     for (policy, result) in &document.policies {
         for run in &result.runs {
             let name = format!("{}, run {}", policy.name(), run.record.head.run);
-            if let Some(cost) = run.record.agent {
+            if let Some(cost) = run.record.head.agent {
                 let rss = cost.peak_rss_bytes as f64 / 1e6;
                 let text = format!("agent {:.1} CPU seconds, {rss:.0} MB at most", cost.cpu_s);
                 table.fact(&name, &text);

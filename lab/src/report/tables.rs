@@ -269,7 +269,7 @@ pub fn agent(document: &Document) -> String {
             let caption = format!("Left changed by {}", policy.name());
             html.push_str(&Table::of(&caption, &changed, &result.knob_differences).render());
         }
-        let log = super::representative(result).map_or("", |run| run.record.agent_log.trim());
+        let log = super::representative(result).map_or("", |run| run.record.head.agent_log.trim());
         if !log.is_empty() {
             let summary = format!("Last lines of the agent's log under {}", policy.name());
             let log = format!("<pre>{}</pre>", escape(log));

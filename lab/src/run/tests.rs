@@ -48,14 +48,10 @@ impl Guest for Synthetic {
             panic!("not a job with weights")
         };
         let mut report = fixture::report(job);
-        let environment = &mut report.environment;
-        environment.insert("kernel_complaints".into(), self.complaints.into());
-        environment.insert(
-            "agent_ended_in_time".into(),
-            self.complaints.is_empty().to_string(),
-        );
+        report.head.kernel_complaints = self.complaints.lines().map(str::to_owned).collect();
+        report.head.agent_killed = !self.complaints.is_empty();
         if self.forget_a_container {
-            report.containers.pop();
+            report.series.pop();
         }
         Ok(Answer {
             report: serde_json::to_vec(&report).unwrap(),

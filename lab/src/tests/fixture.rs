@@ -20,7 +20,7 @@ use crate::load::guard::GuardRole;
 use crate::load::random::Rng;
 use crate::protocol::Series;
 use crate::protocol::{
-    AgentCost, ContainerJob, GuestJob, GuestReport, Load, PhaseReport, Policy, Sample, TenantReport,
+    AgentCost, ContainerJob, GuestJob, Load, PhaseReport, Policy, Sample, TenantReport,
 };
 use crate::registry::find;
 use justitia_machine::error::LabError;
@@ -68,19 +68,13 @@ pub(crate) fn map<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, 
         .into()
 }
 
-/// An undisturbed run.
-pub(crate) fn head(run: u32) -> Run {
-    Run {
-        run,
-        seed: u64::from(run),
-        ..Run::default()
-    }
-}
-
 /// A record without series.
 pub(crate) fn empty_record() -> RunRecord {
     RunRecord {
-        kernel: "6.12-test".into(),
+        head: Run {
+            kernel: "6.12-test".into(),
+            ..Run::default()
+        },
         seconds: 60.0,
         ..RunRecord::default()
     }
@@ -96,8 +90,9 @@ pub(crate) fn document(line: &str) -> Document {
         .map(|&policy| {
             let records = (0..settings.choices.runs)
                 .map(|run| {
-                    let job = settings.job(policy, run);
-                    RunRecord::of(head(run + 1), report(&job))
+                    let mut record = report(&settings.job(policy, run));
+                    record.head.run = run + 1;
+                    record
                 })
                 .collect();
             (policy, records)
@@ -118,28 +113,29 @@ pub(crate) fn document(line: &str) -> Document {
 }
 
 /// A synthetic guest's answer to a job.
-pub(crate) fn report(job: &GuestJob) -> GuestReport {
+pub(crate) fn report(job: &GuestJob) -> RunRecord {
     let agent = job.policy.runs_agent();
-    let knobs = map([("app/w100/memory.low", "0")]);
-    GuestReport {
-        kernel: "6.12-test".into(),
-        environment: map([("mem_total_bytes", "780000000"), ("prepare_s", "40.5")]),
-        containers: containers(job),
-        seconds: f64::from(job.seconds),
-        cpu_busy: Some(0.6),
-        knobs_before: knobs.clone(),
-        knobs_after: knobs,
-        agent: agent.then_some(AgentCost {
-            cpu_s: 0.4,
-            peak_rss_bytes: 9_000_000,
-            ..AgentCost::default()
-        }),
-        agent_log: if agent {
-            "managing 2 groups\n<b>not markup</b>\n".into()
-        } else {
-            String::new()
+    RunRecord {
+        head: Run {
+            kernel: "6.12-test".into(),
+            agent: agent.then_some(AgentCost {
+                cpu_s: 0.4,
+                peak_rss_bytes: 9_000_000,
+                ..AgentCost::default()
+            }),
+            agent_log: if agent {
+                "managing 2 groups\n<b>not markup</b>\n".into()
+            } else {
+                String::new()
+            },
+            ..Run::default()
         },
+        seconds: f64::from(job.seconds),
+        prepare_s: Some(40.5),
+        guest_cpu_busy: Some(0.6),
+        knob_differences: Vec::new(),
         agent_status: agent.then(|| json!({"groups": [], "problems": [{}, {}]})),
+        series: containers(job),
         files: files(job),
         waits: None,
         tenant: attacked(job),

@@ -149,10 +149,8 @@ fn a_pausing_container_that_gets_its_share_while_it_works_is_no_error() {
 fn the_synthetic_guest_gives_the_shape_it_promises() {
     let settings = fixture::settings("fileserver --seconds 60");
     let pv = |policy| {
-        let report = fixture::report(&settings.job(policy, 0));
-        figures(&settings, &RunRecord::of(fixture::head(1), report), 20.0)
-            .pv
-            .unwrap()
+        let record = fixture::report(&settings.job(policy, 0));
+        figures(&settings, &record, 20.0).pv.unwrap()
     };
     assert!(pv(Policy::Conventional) > 2.0);
     assert!(pv(Policy::Proportional) < 0.5);

@@ -9,14 +9,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::Series;
+use super::record::{RunRecord, Series};
 use super::settings::Settings;
 use crate::analysis::aggregate::{mean, median, medians, Range};
 use crate::analysis::document::{self, SCHEMA};
-use crate::analysis::run::Run;
 use crate::policy::Policy;
 use crate::protocol::databases::{DatabaseJob, HostSample};
-use crate::protocol::AgentCost;
 
 pub type Document = document::Document<Databases, PolicyResult>;
 pub type Environment = document::Environment<Databases>;
@@ -81,38 +79,11 @@ pub struct PhaseFigures {
     pub cache_mb: Option<f64>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RunRecord {
-    #[serde(flatten)]
-    pub head: Run,
-    /// `uname -r` of the guest.
-    #[serde(skip)]
-    pub kernel: String,
-    /// Start and end of each phase.
-    pub phases: Vec<(f64, f64)>,
-    pub agent: Option<AgentCost>,
-    pub agent_log: String,
-    /// Knobs that it did not restore.
-    pub knobs_left: Vec<String>,
-    /// Static limit of each container.
-    pub limits: Vec<Option<u64>>,
-    /// Samples of each container.
-    pub series: Vec<Series>,
-    /// The host's memory at each sample.
-    #[serde(default)]
-    pub host: Vec<HostSample>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct AnalyzedRun {
-    pub figures: Figures,
-    #[serde(flatten)]
-    pub record: RunRecord,
-}
+pub type AnalyzedRun = document::AnalyzedRun<Figures, RunRecord>;
 
 pub fn analyze(environment: Environment, records: BTreeMap<Policy, Vec<RunRecord>>) -> Document {
     let kernel = records.values().flatten().next();
-    let kernel = kernel.map_or_else(String::new, |record| record.kernel.clone());
+    let kernel = kernel.map_or_else(String::new, |record| record.head.kernel.clone());
     let settings = &environment.settings.databases;
     let policies = records
         .into_iter()

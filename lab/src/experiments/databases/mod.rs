@@ -13,6 +13,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::analysis::document::records;
 use crate::analysis::run::Run;
 use crate::args::RunArgs;
 use crate::choices::Choices;
@@ -20,12 +21,13 @@ use crate::comparison::{Compared, Comparison};
 use crate::experiment::{Analysis, Experiment, Plan};
 use crate::machine::{guest_modules, host_time, program, with_disk, Machine};
 use crate::policy::Policy;
-use crate::protocol::databases::{DatabasesReport, PrepareJob};
+use crate::protocol::databases::PrepareJob;
 use crate::protocol::Job;
 use crate::{report, table};
-use analysis::{figures, Databases, Document, Environment, RunRecord};
+use analysis::{figures, Databases, Document, Environment};
 use justitia_machine::error::LabError;
 use justitia_machine::vm::{DataDisk, VmSpec};
+use record::RunRecord;
 use scenario::Scenario;
 use settings::Settings;
 
@@ -73,7 +75,6 @@ impl Experiment for Scenario {
 }
 
 impl Compared for Databases {
-    type Report = DatabasesReport;
     type Record = RunRecord;
     const EACH_POLICY: bool = true;
 
@@ -93,30 +94,13 @@ impl Compared for Databases {
         machine(&self.databases, out, say)
     }
 
-    fn told(report: &DatabasesReport) -> (&BTreeMap<String, String>, Vec<(&str, usize)>) {
-        let containers = report.containers.iter();
-        let told = containers.map(|c| (c.name.as_str(), c.samples.len()));
-        (&report.environment, told.collect())
+    fn is_complete(&self, record: &RunRecord) -> bool {
+        record.series.len() == self.databases.containers.len()
+            && record.series.iter().all(|series| !series.at_s.is_empty())
     }
 
-    fn containers(&self) -> Vec<&str> {
-        let containers = self.databases.containers.iter();
-        containers.map(|c| c.name.as_str()).collect()
-    }
-
-    fn record(head: Run, report: DatabasesReport) -> RunRecord {
-        let containers = report.containers.iter();
-        RunRecord {
-            head,
-            kernel: report.kernel,
-            phases: report.phases,
-            agent: report.agent,
-            agent_log: report.agent_log,
-            knobs_left: report.knobs_left,
-            limits: containers.clone().map(|c| c.limit_bytes).collect(),
-            series: containers.map(|c| record::Series::of(&c.samples)).collect(),
-            host: report.host,
-        }
+    fn head(record: &mut RunRecord) -> &mut Run {
+        &mut record.head
     }
 
     fn line(&self, record: &RunRecord) -> String {
@@ -150,13 +134,7 @@ impl Analysis for Document {
     }
 
     fn again(self: Box<Self>, _warmup_s: Option<f64>) -> Box<dyn Analysis> {
-        let policies = self.policies.into_iter();
-        let records = policies
-            .map(|(policy, result)| {
-                let runs = result.runs.into_iter();
-                (policy, runs.map(|run| run.record).collect())
-            })
-            .collect();
+        let records = records(self.policies, |result| result.runs);
         Box::new(Document {
             kernel: self.kernel,
             ..analysis::analyze(self.environment, records)

@@ -1,53 +1,64 @@
-//! A container's samples by column, which takes a third of the size and suits a plot.
+//! The record of one run: the report of a guest, kept so that it can be analyzed again.
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::column;
-use crate::protocol::databases::{Color, DatabaseSample};
+use crate::analysis::run::Run;
+use crate::protocol::databases::{Color, HostSample};
+use crate::protocol::samples;
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Series {
-    /// See [`DatabaseSample`], here and below.
-    pub at_s: Vec<f64>,
-    pub phase: Vec<u32>,
-    /// Cumulative.
-    pub transactions: Vec<f64>,
-    /// Rate of the last whole second.
-    pub tps: Vec<Option<f64>>,
-    pub queue: Vec<Option<u64>>,
-    pub latency_ms: Vec<Option<f64>>,
-    /// Its color, judged by what its clients see.
-    pub color: Vec<Option<Color>>,
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    #[serde(flatten)]
+    pub head: Run,
+    /// Start and end of each phase, seconds since the start of the first.
+    pub phases: Vec<(f64, f64)>,
+    /// Knobs that the agent did not restore.
+    pub knobs_left: Vec<String>,
+    /// Static limit of each container under policies that have one, bytes.
+    pub limits: Vec<Option<u64>>,
+    /// Samples of each container, in the order of the job.
+    pub series: Vec<Series>,
+    /// The host's memory at each sample.
     #[serde(default)]
-    pub declared: Vec<Option<Color>>,
-    /// memory.current.
-    pub memory_bytes: Vec<Option<u64>>,
-    pub file_bytes: Vec<Option<u64>>,
-    /// Cumulative.
-    pub device_reads: Vec<Option<u64>>,
-    pub low_bytes: Vec<Option<u64>>,
-    pub high_bytes: Vec<Option<u64>>,
+    pub host: Vec<HostSample>,
+}
+
+samples! {
+    /// A container at one second. Counters are cumulative.
+    Sample {
+        /// Seconds since the first phase began.
+        at_s: f64,
+        /// The phase it belongs to, from 0.
+        phase: u32,
+        /// Transactions since the first phase began.
+        transactions: f64,
+        /// Rate of the last whole second.
+        tps: Option<f64>,
+        /// Transactions that wait for a client thread.
+        queue: Option<u64>,
+        /// 95th percentile of the latency in the last whole second.
+        latency_ms: Option<f64>,
+        /// Its color, judged by what its clients see.
+        color: Option<Color>,
+        /// The color it declares.
+        #[serde(default)]
+        declared: Option<Color>,
+        /// memory.current.
+        memory_bytes: Option<u64>,
+        /// Page cache: `file - shmem` of memory.stat.
+        file_bytes: Option<u64>,
+        /// Reads from the data disk.
+        device_reads: Option<u64>,
+        /// memory.low, `None` also for max.
+        low_bytes: Option<u64>,
+        /// memory.high, `None` also for max.
+        high_bytes: Option<u64>,
+    }
+    /// One container's samples.
+    Series {}
 }
 
 impl Series {
-    pub fn of(samples: &[DatabaseSample]) -> Self {
-        Self {
-            at_s: column(samples, |s| s.at_s),
-            phase: column(samples, |s| s.phase),
-            transactions: column(samples, |s| s.transactions),
-            tps: column(samples, |s| s.tps),
-            queue: column(samples, |s| s.queue),
-            latency_ms: column(samples, |s| s.latency_ms),
-            color: column(samples, |s| s.color),
-            declared: column(samples, |s| s.declared),
-            memory_bytes: column(samples, |s| s.memory_bytes),
-            file_bytes: column(samples, |s| s.file_bytes),
-            device_reads: column(samples, |s| s.device_reads),
-            low_bytes: column(samples, |s| s.low_bytes),
-            high_bytes: column(samples, |s| s.high_bytes),
-        }
-    }
-
     /// Indexes of the samples of a phase.
     pub fn places(&self, phase: usize) -> impl Iterator<Item = usize> + '_ {
         self.phase

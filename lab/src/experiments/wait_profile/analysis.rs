@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::classify::{classify, known_by, Class, Reason};
+use crate::analysis::record::RunRecord;
 use crate::experiment::Analysis;
-use crate::protocol::{GuestReport, Place, WaitProfile};
+use crate::protocol::{Place, WaitProfile};
 
 /// Maximum number of functions that the table shows for an unnamed wait.
 const SHOWN: usize = 6;
@@ -72,15 +73,15 @@ pub struct Function {
 impl Document {
     /// Analyzes the profile of a guest; `machine`: facts about the virtual machine.
     pub fn of(
-        guest: &GuestReport,
+        guest: &RunRecord,
         seen: &WaitProfile,
         machine: BTreeMap<String, String>,
         command: String,
     ) -> Self {
-        let mut environment = guest.environment.clone();
+        let mut environment = guest.head.environment.clone();
         environment.extend(machine);
         let recorded = Self {
-            kernel: guest.kernel.clone(),
+            kernel: guest.head.kernel.clone(),
             command,
             environment,
             seconds: seen.seconds,
@@ -236,8 +237,8 @@ fn seconds(ns: u64) -> f64 {
 }
 
 /// Bandwidth of all containers over the whole run.
-fn total(guest: &GuestReport) -> Option<f64> {
-    let all = guest.containers.iter();
+fn total(guest: &RunRecord) -> Option<f64> {
+    let all = guest.series.iter();
     let bytes: u64 = all.filter_map(|c| c.all_bytes().last().copied()).sum();
     (guest.seconds > 0.0).then(|| bytes as f64 / 1e6 / guest.seconds)
 }

@@ -7,7 +7,6 @@
 
 pub mod color;
 pub mod limits;
-pub mod look;
 pub mod phases;
 pub mod probe;
 pub mod server;
@@ -22,11 +21,10 @@ use anyhow::{ensure, Result};
 
 use super::agent::{self, Agent};
 use super::disks::{self, GuestDisk};
-use super::{files, gate, knobs, memory_disk, progress, setup};
-use crate::protocol::databases::{
-    DatabaseReport, DatabasesJob, DatabasesReport, PrepareJob, PrepareReport,
-};
-use crate::protocol::{KnobDifference, Lru};
+use super::{files, knobs, memory_disk, progress, run, setup};
+use crate::experiments::databases::record::{RunRecord, Series};
+use crate::protocol::databases::{DatabasesJob, PrepareJob, PrepareReport};
+use crate::protocol::Lru;
 use justitia_machine::qemu::SERIAL_DATA;
 use server::Server;
 
@@ -57,7 +55,7 @@ pub fn prepare(job: &PrepareJob) -> Result<PrepareReport> {
 }
 
 /// Measures one policy.
-pub fn run(job: &DatabasesJob) -> Result<DatabasesReport> {
+pub fn run(job: &DatabasesJob) -> Result<RunRecord> {
     ensure!(!job.containers.is_empty(), "the job has no containers");
     let mut environment = setup::facts()?;
     let data = prepare_guest(job, &mut environment)?;
@@ -71,40 +69,15 @@ pub fn run(job: &DatabasesJob) -> Result<DatabasesReport> {
         progress("the agent runs");
     }
     phases.run(agent.as_mut())?;
-    let phases::Phases {
-        series,
-        host,
-        spans,
-        ..
-    } = phases;
-
-    if let Some(agent) = &mut agent {
-        let in_time = agent.end()?;
-        environment.insert("agent_ended_in_time".into(), in_time.to_string());
-    }
-    let complaints = gate::complaints()?;
-    environment.insert("kernel_complaints".into(), complaints.join("\n"));
+    let head = run::conclude(job.policy, agent.as_mut(), environment)?;
     let knobs_after = knobs::snapshot(Path::new(setup::CGROUP));
-    let containers = job
-        .containers
-        .iter()
-        .zip(limits)
-        .zip(series)
-        .map(|((container, limit_bytes), samples)| DatabaseReport {
-            name: container.name.clone(),
-            limit_bytes,
-            samples,
-        })
-        .collect();
-    Ok(DatabasesReport {
-        kernel: setup::kernel(),
-        environment,
-        containers,
-        phases: spans,
-        host,
-        agent: agent.as_ref().map(|agent| agent.cost),
-        agent_log: agent.as_ref().map(Agent::log).unwrap_or_default(),
+    Ok(RunRecord {
+        head,
+        phases: phases.spans,
         knobs_left: left_changed(knobs_before, knobs_after),
+        limits,
+        series: phases.samples.iter().map(|one| Series::of(one)).collect(),
+        host: phases.host,
     })
 }
 
@@ -169,12 +142,8 @@ fn left_changed(
 ) -> Vec<String> {
     before.retain(|knob, _| after.contains_key(knob));
     after.retain(|knob, _| before.contains_key(knob));
-    let left = KnobDifference::between(&before, &after);
-    let lines: Vec<String> = left.iter().map(ToString::to_string).collect();
-    for line in &lines {
-        progress(&format!("knob not restored: {line}"));
-    }
-    lines
+    let left = run::left_changed(&before, &after);
+    left.iter().map(ToString::to_string).collect()
 }
 
 #[cfg(test)]

@@ -13,16 +13,17 @@ use anyhow::{ensure, Result};
 
 use super::color::judge;
 use super::databases;
-use super::look::look;
 use super::probe::{declared, Declarer};
 use super::server::Server;
 use super::sysbench::{Load, Sysbench};
+use crate::experiments::databases::record::Sample;
 use crate::guest::agent::Agent;
 use crate::guest::disks::GuestDisk;
+use crate::guest::sample::Sampler;
 use crate::guest::setup::{self, STATE};
 use crate::guest::{files, progress};
 use crate::load::clock::{monotonic_ns, since_s};
-use crate::protocol::databases::{DatabaseSample, DatabasesJob, HostSample, Start};
+use crate::protocol::databases::{DatabasesJob, HostSample, Start};
 
 const PROGRESS_EVERY_S: u64 = 10;
 
@@ -47,7 +48,7 @@ pub struct Phases<'a> {
     device: &'a str,
     clients: Vec<Clients>,
     /// The samples of each container.
-    pub series: Vec<Vec<DatabaseSample>>,
+    pub samples: Vec<Vec<Sample>>,
     /// The host's memory at each sample.
     pub host: Vec<HostSample>,
     /// Begin and end of each phase.
@@ -62,7 +63,7 @@ impl<'a> Phases<'a> {
             servers,
             device: &data.number,
             clients: servers.iter().map(|_| Clients::default()).collect(),
-            series: vec![Vec::new(); servers.len()],
+            samples: vec![Vec::new(); servers.len()],
             host: Vec::new(),
             spans: Vec::new(),
             begin_ns: 0,
@@ -211,13 +212,18 @@ impl<'a> Phases<'a> {
             .push(host(&files::read(Path::new("/proc/meminfo"))?));
         for (index, server) in self.servers.iter().enumerate() {
             let clients = &mut self.clients[index];
-            let mut sample = DatabaseSample {
+            let group = Sampler::open(&server.group, self.device);
+            let mut sample = Sample {
                 at_s,
                 phase: phase as u32,
                 transactions: clients.done,
-                ..DatabaseSample::default()
+                memory_bytes: group.bytes("memory.current"),
+                file_bytes: group.page_cache(),
+                device_reads: group.device(["rios"]).map(|[reads]| reads),
+                low_bytes: group.bytes("memory.low"),
+                high_bytes: group.bytes("memory.high"),
+                ..Sample::default()
             };
-            look(&server.group, self.device, &mut sample);
             if let Some(sysbench) = &mut clients.running {
                 sysbench.ensure_running()?;
                 server.ensure_alive()?;
@@ -234,7 +240,7 @@ impl<'a> Phases<'a> {
             if clients.works {
                 server.ensure_alive()?;
                 sample.transactions += server.units()? as f64;
-                let before = self.series[index].last();
+                let before = self.samples[index].last();
                 let before = before.map_or(0.0, |sample| sample.transactions);
                 sample.tps = Some(sample.transactions - before);
             }
@@ -242,7 +248,7 @@ impl<'a> Phases<'a> {
                 declarer.tick()?;
                 sample.declared = declared(&server.group);
             }
-            self.series[index].push(sample);
+            self.samples[index].push(sample);
         }
         Ok(())
     }
@@ -250,8 +256,8 @@ impl<'a> Phases<'a> {
     /// One line for people, with the state of each container.
     fn status(&self, phase: usize) -> String {
         let mut line = format!("phase {}:", phase + 1);
-        for (server, samples) in self.servers.iter().zip(&self.series) {
-            let running = |sample: &&DatabaseSample| sample.memory_bytes.is_some();
+        for (server, samples) in self.servers.iter().zip(&self.samples) {
+            let running = |sample: &&Sample| sample.memory_bytes.is_some();
             let Some(sample) = samples.last().filter(running) else {
                 continue;
             };

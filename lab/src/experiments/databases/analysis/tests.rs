@@ -1,20 +1,17 @@
-use std::collections::BTreeMap;
-
 use super::super::scenario;
 use super::*;
 use crate::analysis::run::Run;
-use crate::comparison::Compared;
 use crate::experiment::{Analysis, Experiment};
+use crate::experiments::databases::record::Sample;
 use crate::policy::Policy;
-use crate::protocol::databases::DatabasesReport;
-use crate::protocol::databases::{Color, DatabaseReport, DatabaseSample};
+use crate::protocol::databases::Color;
 use crate::tests::fixture::run_args;
 use crate::{report, table};
 
 /// Two containers through six phases of five seconds; `served` is the fraction of the offered load that is
 /// served.
 fn record(settings: &Settings, served: f64) -> RunRecord {
-    let mut containers = Vec::new();
+    let mut series = Vec::new();
     for job in &settings.containers {
         let (mut samples, mut transactions) = (Vec::new(), 0.0);
         for (phase, offered) in job.offered_tps.iter().enumerate() {
@@ -28,7 +25,7 @@ fn record(settings: &Settings, served: f64) -> RunRecord {
                         Color::Red
                     }
                 });
-                samples.push(DatabaseSample {
+                samples.push(Sample {
                     at_s: f64::from(phase as u32 * settings.phase_s + second),
                     phase: phase as u32,
                     transactions,
@@ -45,45 +42,32 @@ fn record(settings: &Settings, served: f64) -> RunRecord {
                 });
             }
         }
-        containers.push(DatabaseReport {
-            name: job.name.clone(),
-            limit_bytes: Some(200_000_000),
-            samples,
-        });
+        series.push(Series::of(&samples));
     }
-    Databases::record(
-        Run {
+    let end_s = |phase: u32| f64::from(phase * settings.phase_s);
+    let host = [
+        (Some(20_000_000), Some(150_000_000)),
+        (None, None),
+        (Some(40_000_000), Some(160_000_000)),
+    ];
+    RunRecord {
+        head: Run {
             run: 1,
+            kernel: "6.12-<test>".into(),
+            agent_log: "<log>".into(),
             ..Run::default()
         },
-        DatabasesReport {
-            kernel: "6.12-<test>".into(),
-            environment: BTreeMap::new(),
-            containers,
-            phases: (0..6)
-                .map(|i| {
-                    (
-                        f64::from(i * settings.phase_s),
-                        f64::from((i + 1) * settings.phase_s),
-                    )
-                })
-                .collect(),
-            host: [
-                (Some(20_000_000), Some(150_000_000)),
-                (None, None),
-                (Some(40_000_000), Some(160_000_000)),
-            ]
-            .into_iter()
+        phases: (0..6).map(|i| (end_s(i), end_s(i + 1))).collect(),
+        knobs_left: Vec::new(),
+        limits: vec![Some(200_000_000); series.len()],
+        series,
+        host: host
             .map(|(free_bytes, file_bytes)| HostSample {
                 free_bytes,
                 file_bytes,
             })
-            .collect(),
-            agent: None,
-            agent_log: "<log>".into(),
-            knobs_left: Vec::new(),
-        },
-    )
+            .into(),
+    }
 }
 
 fn document(line: &str, served: &[(Policy, &[f64])]) -> Document {
