@@ -75,7 +75,8 @@ impl Compared for Settings {
 
     fn is_complete(&self, record: &RunRecord) -> bool {
         let names = self.containers.iter().map(|c| &c.name);
-        names.eq(record.series.iter().map(|series| &series.name)) && record.end_s().is_some()
+        names.eq(record.series.iter().map(|series| &series.name))
+            && record.series.iter().all(|series| !series.at_s.is_empty())
     }
 
     fn head(record: &mut RunRecord) -> &mut Run {

@@ -18,7 +18,7 @@ use anyhow::{ensure, Context, Result};
 use super::agent::{self, Agent};
 use super::container::{self, Container};
 use super::setup::{self, CGROUP};
-use super::{disks, files, progress};
+use super::{files, progress};
 use crate::load::clock::monotonic_ns;
 use crate::load::fileserver::{Fileserver, Mix};
 use crate::load::shared::{Command as Order, Status};
@@ -26,7 +26,6 @@ use crate::protocol::{
     AgentCost, ContainerJob, Load, Lru, Observing, OverheadJob, OverheadLoad, OverheadReport,
     Policy, ProgramCost, Scheduler, Window,
 };
-use justitia_machine::qemu::SERIAL_DATA;
 
 /// Size of the file that fio reads.
 const FILE_BYTES: u64 = 128 << 20;
@@ -41,16 +40,10 @@ const BPF_STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 pub fn run(job: &OverheadJob) -> Result<OverheadReport> {
-    progress("preparing the guest");
-    let data = disks::find(SERIAL_DATA)?;
     let mut environment = BTreeMap::new();
-    environment.insert("lru".to_owned(), setup::set_lru(Lru::Classic)?);
-    let scheduler = setup::set_scheduler(&data, Scheduler::None)?;
-    environment.insert("scheduler".to_owned(), scheduler);
+    let data = setup::prepare(None, Lru::Classic, Scheduler::None, &mut environment)?;
     environment.insert("mount_options".to_owned(), setup::make_data(&data, "")?);
     environment.insert("seconds".to_owned(), job.seconds.to_string());
-    setup::make_group("/app")?;
-    agent::make_group()?;
 
     let mut windows = Vec::new();
     let mut programs = Vec::new();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Context, Result};
 
-use super::agent::{self, Agent};
+use super::agent::Agent;
 use super::container::{self, Container};
 use super::disks::GuestDisk;
 use super::gate;
@@ -15,7 +15,7 @@ use super::measure;
 use super::residency::Watched;
 use super::tenant::{self, Tenant};
 use super::wait_profile::Tracer;
-use super::{files, knobs, memory_disk, progress, setup, surroundings};
+use super::{files, knobs, progress, setup, surroundings};
 use crate::analysis::record::RunRecord;
 use crate::analysis::run::Run;
 use crate::load::io::{write, Buffer, IO_BYTES};
@@ -169,22 +169,14 @@ fn watched_files(job: &GuestJob) -> Result<Vec<Watched>> {
     Ok(watched)
 }
 
-/// Sets up LRU, scheduler, data file system and the groups' parent.
+/// Sets up the data file system of the containers.
 fn prepare_guest(job: &GuestJob, environment: &mut BTreeMap<String, String>) -> Result<GuestDisk> {
     ensure!(!job.containers.is_empty(), "the job has no containers");
-    progress("preparing the guest");
-    let data = memory_disk::of_job(job.memory_disk.as_ref())?;
-    environment.insert("lru".into(), setup::set_lru(job.lru)?);
-    environment.insert(
-        "scheduler".into(),
-        setup::set_scheduler(&data, job.scheduler)?,
-    );
+    let disk = job.memory_disk.as_ref();
+    let data = setup::prepare(disk, job.lru, job.scheduler, environment)?;
     let options = setup::make_data(&data, &job.mount_options)?;
     environment.insert("file_system".into(), "ext4".into());
     environment.insert("mount_options".into(), options);
-    setup::make_group("/app")?;
-    // Exists from the start, so that the knobs before and after cover the same groups.
-    agent::make_group()?;
     Ok(data)
 }
 

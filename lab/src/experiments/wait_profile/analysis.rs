@@ -80,6 +80,8 @@ impl Document {
     ) -> Self {
         let mut environment = guest.head.environment.clone();
         environment.extend(machine);
+        let complaints = guest.head.kernel_complaints.join("\n");
+        environment.insert("kernel_complaints".into(), complaints);
         let recorded = Self {
             kernel: guest.head.kernel.clone(),
             command,

@@ -19,9 +19,9 @@ use std::time::Instant;
 
 use anyhow::{ensure, Result};
 
-use super::agent::{self, Agent};
+use super::agent::Agent;
 use super::disks::{self, GuestDisk};
-use super::{files, knobs, memory_disk, progress, run, setup};
+use super::{files, knobs, progress, run, setup};
 use crate::experiments::databases::record::{RunRecord, Series};
 use crate::protocol::databases::{DatabasesJob, PrepareJob, PrepareReport};
 use crate::protocol::Lru;
@@ -81,19 +81,17 @@ pub fn run(job: &DatabasesJob) -> Result<RunRecord> {
     })
 }
 
-/// Sets up LRU, scheduler, the databases' file system and the groups.
+/// Sets up huge pages, read-ahead, the databases' file system and the clients' group.
 fn prepare_guest(
     job: &DatabasesJob,
     environment: &mut BTreeMap<String, String>,
 ) -> Result<GuestDisk> {
-    progress("preparing the guest");
-    let data = memory_disk::of_job(job.memory_disk.as_ref())?;
+    let disk = job.memory_disk.as_ref();
+    let data = setup::prepare(disk, job.lru, job.scheduler, environment)?;
     let mut fact = |name: &str, value: String| {
         environment.insert(name.to_owned(), value);
     };
-    fact("lru", setup::set_lru(job.lru)?);
     fact("huge_pages", setup::without_huge_pages()?);
-    fact("scheduler", setup::set_scheduler(&data, job.scheduler)?);
     let read_ahead = Path::new("/sys/block")
         .join(&data.name)
         .join("queue/read_ahead_kb");
@@ -103,9 +101,7 @@ fn prepare_guest(
     }
     fact("read_ahead_kb", files::read(&read_ahead)?);
     fact("mount_options", setup::mount_data(&data, "")?);
-    setup::make_group("/app")?;
     setup::make_group("/load")?;
-    agent::make_group()?;
     Ok(data)
 }
 
