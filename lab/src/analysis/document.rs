@@ -63,29 +63,6 @@ where
     }
 }
 
-/// One run: its figures, and its record.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct AnalyzedRun<F, R> {
-    /// Figures without the warm-up.
-    pub figures: F,
-    #[serde(flatten)]
-    pub record: R,
-}
-
-/// The records of the runs of each policy, to be analyzed again.
-pub fn records<P, F, R>(
-    policies: BTreeMap<Policy, P>,
-    runs: fn(P) -> Vec<AnalyzedRun<F, R>>,
-) -> BTreeMap<Policy, Vec<R>> {
-    let policies = policies.into_iter();
-    policies
-        .map(|(policy, result)| {
-            let runs = runs(result).into_iter();
-            (policy, runs.map(|run| run.record).collect())
-        })
-        .collect()
-}
-
 /// The environment of an experiment that has not started.
 pub fn environment<S>(settings: S, command: String) -> Environment<S> {
     Environment {

@@ -6,10 +6,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::aggregate::{median, medians};
-use super::document;
 use super::figures::Figures;
 use super::record::RunRecord;
 use super::responses::{self, EventFigures};
+use super::run;
 use super::window;
 use crate::experiments::settings::Settings;
 use crate::protocol::KnobDifference;
@@ -43,7 +43,7 @@ pub struct AgentFigures {
     pub peak_rss_mb: f64,
 }
 
-pub type AnalyzedRun = document::AnalyzedRun<Figures, RunRecord>;
+pub type AnalyzedRun = run::AnalyzedRun<Figures, RunRecord>;
 
 impl PolicyResult {
     /// Analyzes the records of one policy.

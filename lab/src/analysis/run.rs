@@ -5,6 +5,7 @@ use std::ops::Not;
 
 use serde::{Deserialize, Serialize};
 
+use crate::policy::Policy;
 use crate::protocol::AgentCost;
 
 /// Facts recorded for every run of a policy. The guest reports its own; the host fills in the others.
@@ -50,4 +51,27 @@ impl Run {
             .map(|(_, words)| words)
             .collect()
     }
+}
+
+/// One run: its figures, and its record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AnalyzedRun<F, R> {
+    /// Figures without the warm-up.
+    pub figures: F,
+    #[serde(flatten)]
+    pub record: R,
+}
+
+/// The records of the runs of each policy, to be analyzed again.
+pub fn records<P, F, R>(
+    policies: BTreeMap<Policy, P>,
+    runs: fn(P) -> Vec<AnalyzedRun<F, R>>,
+) -> BTreeMap<Policy, Vec<R>> {
+    let policies = policies.into_iter();
+    policies
+        .map(|(policy, result)| {
+            let runs = runs(result).into_iter();
+            (policy, runs.map(|run| run.record).collect())
+        })
+        .collect()
 }

@@ -7,6 +7,7 @@ use super::document::{self, SCHEMA};
 use super::hostile;
 use super::record::RunRecord;
 use super::result::PolicyResult;
+use super::run;
 use crate::experiments::settings::Settings;
 use crate::experiments::Measure;
 use crate::policy::Policy;
@@ -43,7 +44,7 @@ impl Document {
         if let (Some(warmup_s), Measure::Window) = (warmup_s, environment.settings.measure) {
             environment.settings.warmup_s = warmup_s;
         }
-        let records = document::records(self.policies, |result| result.runs);
+        let records = run::records(self.policies, |result| result.runs);
         Self::analyze(environment, records)
     }
 

@@ -17,6 +17,7 @@ use anyhow::{ensure, Context, Result};
 
 use super::agent::{self, Agent};
 use super::container::{self, Container};
+use super::run::set_up;
 use super::setup::{self, CGROUP};
 use super::{files, progress};
 use crate::load::clock::monotonic_ns;
@@ -41,7 +42,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 pub fn run(job: &OverheadJob) -> Result<OverheadReport> {
     let mut environment = BTreeMap::new();
-    let data = setup::prepare(None, Lru::Classic, Scheduler::None, &mut environment)?;
+    let data = set_up(None, Lru::Classic, Scheduler::None, &mut environment)?;
     environment.insert("mount_options".to_owned(), setup::make_data(&data, "")?);
     environment.insert("seconds".to_owned(), job.seconds.to_string());
 

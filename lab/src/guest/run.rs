@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Context, Result};
 
-use super::agent::Agent;
+use super::agent::{self, Agent};
 use super::container::{self, Container};
 use super::disks::GuestDisk;
 use super::gate;
@@ -15,14 +15,16 @@ use super::measure;
 use super::residency::Watched;
 use super::tenant::{self, Tenant};
 use super::wait_profile::Tracer;
-use super::{files, knobs, progress, setup, surroundings};
+use super::{files, knobs, memory_disk, progress, setup, surroundings};
 use crate::analysis::record::RunRecord;
 use crate::analysis::run::Run;
 use crate::load::io::{write, Buffer, IO_BYTES};
 use crate::load::shared::{Command as Order, Status};
 use crate::load::sharing::{OWN_FILE, SHARED_FILE};
 use crate::machine::with_disk;
-use crate::protocol::{ContainerJob, GuestJob, KnobDifference, MemoryDisk, Policy, Sample, Series};
+use crate::protocol::{
+    ContainerJob, GuestJob, KnobDifference, Lru, MemoryDisk, Policy, Sample, Scheduler, Series,
+};
 
 /// Includes crun's start under emulation.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -173,10 +175,28 @@ fn watched_files(job: &GuestJob) -> Result<Vec<Watched>> {
 fn prepare_guest(job: &GuestJob, environment: &mut BTreeMap<String, String>) -> Result<GuestDisk> {
     ensure!(!job.containers.is_empty(), "the job has no containers");
     let disk = job.memory_disk.as_ref();
-    let data = setup::prepare(disk, job.lru, job.scheduler, environment)?;
+    let data = set_up(disk, job.lru, job.scheduler, environment)?;
     let options = setup::make_data(&data, &job.mount_options)?;
     environment.insert("file_system".into(), "ext4".into());
     environment.insert("mount_options".into(), options);
+    Ok(data)
+}
+
+/// Sets up the data disk, the LRU, the scheduler and the groups; adds to the facts.
+pub(super) fn set_up(
+    memory_disk: Option<&MemoryDisk>,
+    lru: Lru,
+    scheduler: Scheduler,
+    environment: &mut BTreeMap<String, String>,
+) -> Result<GuestDisk> {
+    progress("preparing the guest");
+    let data = memory_disk::of_job(memory_disk)?;
+    environment.insert("lru".into(), setup::set_lru(lru)?);
+    let scheduler = setup::set_scheduler(&data, scheduler)?;
+    environment.insert("scheduler".into(), scheduler);
+    setup::make_group("/app")?;
+    // Exists from the start, so that the knobs before and after cover the same groups.
+    agent::make_group()?;
     Ok(data)
 }
 

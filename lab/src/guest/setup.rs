@@ -13,8 +13,7 @@ use rustix::mount::{mount, mount_remount, MountFlags};
 
 use super::disks::GuestDisk;
 use super::files::{self, mount_options};
-use super::{agent, memory_disk, progress};
-use crate::protocol::{Lru, MemoryDisk, Scheduler};
+use crate::protocol::{Lru, Scheduler};
 
 /// The cgroup2 mount.
 pub const CGROUP: &str = "/sys/fs/cgroup";
@@ -64,23 +63,6 @@ fn mount_unless_mounted(kind: &str, target: &str, data: &str) -> Result<()> {
         Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
         Err(e) => Err(e).with_context(|| format!("cannot mount {kind} on {target}")),
     }
-}
-
-/// Sets up the data disk, the LRU, the scheduler and the groups; adds to the facts.
-pub fn prepare(
-    memory_disk: Option<&MemoryDisk>,
-    lru: Lru,
-    scheduler: Scheduler,
-    environment: &mut BTreeMap<String, String>,
-) -> Result<GuestDisk> {
-    progress("preparing the guest");
-    let data = memory_disk::of_job(memory_disk)?;
-    environment.insert("lru".into(), set_lru(lru)?);
-    environment.insert("scheduler".into(), set_scheduler(&data, scheduler)?);
-    make_group("/app")?;
-    // Exists from the start, so that the knobs before and after cover the same groups.
-    agent::make_group()?;
-    Ok(data)
 }
 
 /// Creates a cgroup and its ancestors, with all controllers enabled for their children.

@@ -13,6 +13,7 @@ use super::record::{RunRecord, Series};
 use super::settings::Settings;
 use crate::analysis::aggregate::{mean, median, medians, Range};
 use crate::analysis::document::{self, SCHEMA};
+use crate::analysis::run;
 use crate::policy::Policy;
 use crate::protocol::databases::{DatabaseJob, HostSample};
 
@@ -79,7 +80,7 @@ pub struct PhaseFigures {
     pub cache_mb: Option<f64>,
 }
 
-pub type AnalyzedRun = document::AnalyzedRun<Figures, RunRecord>;
+pub type AnalyzedRun = run::AnalyzedRun<Figures, RunRecord>;
 
 pub fn analyze(environment: Environment, records: BTreeMap<Policy, Vec<RunRecord>>) -> Document {
     let kernel = records.values().flatten().next();

@@ -13,8 +13,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::analysis::document::records;
-use crate::analysis::run::Run;
+use crate::analysis::run::{records, Run};
 use crate::args::RunArgs;
 use crate::choices::Choices;
 use crate::comparison::{Compared, Comparison};

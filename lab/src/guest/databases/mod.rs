@@ -87,7 +87,7 @@ fn prepare_guest(
     environment: &mut BTreeMap<String, String>,
 ) -> Result<GuestDisk> {
     let disk = job.memory_disk.as_ref();
-    let data = setup::prepare(disk, job.lru, job.scheduler, environment)?;
+    let data = run::set_up(disk, job.lru, job.scheduler, environment)?;
     let mut fact = |name: &str, value: String| {
         environment.insert(name.to_owned(), value);
     };
