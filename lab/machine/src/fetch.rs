@@ -22,12 +22,6 @@ use sources::Source;
 const REMEDY_ARCHIVE: &str =
     "check the network and that `apt-get update` works on this machine, then run this again";
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Package {
-    pub name: String,
-    pub version: String,
-}
-
 /// A private apt for some suites.
 #[derive(Debug)]
 pub struct World {
@@ -73,19 +67,14 @@ impl World {
         Ok(world)
     }
 
-    /// All versions of packages whose names start with `prefix`, in the index's order.
-    pub fn packages_with_prefix(&self, prefix: &str) -> Result<Vec<Package>, LabError> {
+    /// The packages whose names start with `prefix`.
+    pub fn packages_with_prefix(&self, prefix: &str) -> Result<Vec<String>, LabError> {
         let names = self.run("apt-cache", ["pkgnames", prefix], REMEDY_ARCHIVE)?;
-        if names.trim().is_empty() {
-            return Ok(Vec::new());
-        }
-        let arguments = ["madison"].into_iter().chain(names.split_whitespace());
-        let table = self.run("apt-cache", arguments, REMEDY_ARCHIVE)?;
-        Ok(parse_madison(&table))
+        Ok(names.split_whitespace().map(str::to_owned).collect())
     }
 
     /// The packages that installing `names` on an empty system would bring, sorted.
-    pub fn closure(&self, names: &[String]) -> Result<Vec<Package>, LabError> {
+    pub fn closure(&self, names: &[String]) -> Result<Vec<String>, LabError> {
         let install = "install --simulate --no-install-recommends --yes --".split(' ');
         let arguments = install.chain(names.iter().map(String::as_str));
         let remedy = "check the package names; they must exist in the guest's Debian release";
@@ -95,17 +84,12 @@ impl World {
         Ok(packages)
     }
 
-    /// Downloads packages into `dir`, verified by apt; returns the files, sorted.
-    pub fn download(&self, packages: &[Package], dir: &Path) -> Result<Vec<PathBuf>, LabError> {
+    /// Downloads the newest versions of packages into `dir`, verified by apt; returns the files, sorted.
+    pub fn download(&self, packages: &[String], dir: &Path) -> Result<Vec<PathBuf>, LabError> {
         fs::create_dir_all(dir).or_cannot("create", dir)?;
-        tools::run(
-            self.apt("apt-get")?.current_dir(dir).arg("download").args(
-                packages
-                    .iter()
-                    .map(|package| format!("{}={}", package.name, package.version)),
-            ),
-            REMEDY_ARCHIVE,
-        )?;
+        let mut apt = self.apt("apt-get")?;
+        apt.current_dir(dir).arg("download").args(packages);
+        tools::run(&mut apt, REMEDY_ARCHIVE)?;
         let entries = fs::read_dir(dir).or_cannot("list", dir)?;
         let mut files: Vec<_> = entries
             .flatten()
@@ -235,30 +219,10 @@ fn read_sources(path: &Path) -> Vec<Source> {
     }
 }
 
-/// Lines of `apt-cache madison`: `name | version | where`.
-fn parse_madison(text: &str) -> Vec<Package> {
-    text.lines()
-        .filter_map(|line| {
-            let mut columns = line.split('|').map(str::trim);
-            Some(Package {
-                name: columns.next().filter(|name| !name.is_empty())?.to_owned(),
-                version: columns.next()?.to_owned(),
-            })
-        })
-        .collect()
-}
-
 /// Lines of `apt-get --simulate`: `Inst name (version origin [arch])`.
-fn parse_simulation(text: &str) -> Vec<Package> {
+fn parse_simulation(text: &str) -> Vec<String> {
     text.lines()
-        .filter_map(|line| {
-            let (name, rest) = line.strip_prefix("Inst ")?.split_once(' ')?;
-            let version = rest.split_once('(')?.1.split([' ', ')']).next()?;
-            Some(Package {
-                name: name.to_owned(),
-                version: version.to_owned(),
-            })
-        })
+        .filter_map(|line| Some(line.strip_prefix("Inst ")?.split_once(' ')?.0.to_owned()))
         .collect()
 }
 
@@ -267,31 +231,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn simulated_installation_gives_names_and_versions() {
+    fn simulated_installation_gives_names() {
         let text = "Inst gcc-12-base (12.2.0-14+deb12u1 Debian:12/stable [amd64])\n\
                     Conf libc6 (2.36-9 Debian:12/stable [amd64])\n\
                     Inst perl [5.30] (5.36.0-7 Debian:12/stable [amd64]) []\n";
-        let packages = parse_simulation(text);
-        assert_eq!(packages.len(), 2);
-        assert_eq!(packages[0].version, "12.2.0-14+deb12u1");
-        assert_eq!(
-            (packages[1].name.as_str(), packages[1].version.as_str()),
-            ("perl", "5.36.0-7")
-        );
-    }
-
-    #[test]
-    fn madison_gives_names_and_versions() {
-        let packages =
-            parse_madison(" linux-a | 6.1.2-1 | http://m.example x/main amd64 Packages\n\n");
-        assert_eq!(packages.len(), 1);
-        assert_eq!(
-            packages[0],
-            Package {
-                name: "linux-a".into(),
-                version: "6.1.2-1".into()
-            }
-        );
+        assert_eq!(parse_simulation(text), ["gcc-12-base", "perl"]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::process::Command;
 use crate::architecture::Architecture;
 use crate::cache::{Cache, LockedCache};
 use crate::error::{LabError, OrCannot};
-use crate::fetch::{Package, World};
+use crate::fetch::World;
 use crate::kernels::{self, flavor, Kernel, Series, Wanted};
 use crate::packages::{cached, keep, unpack};
 use crate::toolchain;
@@ -25,26 +25,26 @@ use crate::tools;
 /// The processor of this machine, on which the build tools run.
 const HOST: Architecture = Architecture::Amd64;
 
-fn find(index: &[Package], name: &str) -> Option<Package> {
-    index.iter().find(|package| package.name == name).cloned()
+fn find(index: &[String], name: String) -> Option<String> {
+    index.contains(&name).then_some(name)
 }
 
 /// The packages in an index that hold the headers of `release`, which has this ABI.
-fn headers_of(index: &[Package], release: &str, abi: &str) -> Option<Vec<Package>> {
+fn headers_of(index: &[String], release: &str, abi: &str) -> Option<Vec<String>> {
     Some(vec![
-        find(index, &format!("linux-headers-{release}"))?,
-        find(index, &format!("linux-headers-{abi}-common"))?,
+        find(index, format!("linux-headers-{release}"))?,
+        find(index, format!("linux-headers-{abi}-common"))?,
     ])
 }
 
 /// The package in an index that holds the build tools for this ABI.
-fn kbuild_of(index: &[Package], abi: &str) -> Option<Vec<Package>> {
+fn kbuild_of(index: &[String], abi: &str) -> Option<Vec<String>> {
     // Debian 12's own kernel has one kbuild for all its ABIs, named after the series.
     let series = abi.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
-    let kbuild = find(index, &format!("linux-kbuild-{abi}"));
-    Some(vec![kbuild.or_else(|| {
-        find(index, &format!("linux-kbuild-{series}"))
-    })?])
+    let mut names = [abi, &series]
+        .map(|of| format!("linux-kbuild-{of}"))
+        .into_iter();
+    Some(vec![names.find_map(|name| find(index, name))?])
 }
 
 /// The packages of a kernel's headers and of the build tools, from the cache if intact. `None`: the archive has
@@ -83,7 +83,7 @@ fn obtain(
 }
 
 /// Chooses packages from an index.
-type Choice<'a> = dyn Fn(&[Package]) -> Option<Vec<Package>> + 'a;
+type Choice<'a> = dyn Fn(&[String]) -> Option<Vec<String>> + 'a;
 
 /// The headers of the cached kernel. If the archive no longer has them, those of the series' newest kernel,
 /// which replaces the cached one.
@@ -278,44 +278,32 @@ fn copy_sources(from: &Path, to: &Path) -> Result<(), LabError> {
 mod tests {
     use super::*;
 
-    fn index(names: &[&str]) -> Vec<Package> {
-        let package = |name: &&str| Package {
-            name: (*name).into(),
-            version: "1".into(),
-        };
-        names.iter().map(package).collect()
-    }
-
-    fn names(packages: Option<Vec<Package>>) -> Vec<String> {
-        let packages = packages.into_iter().flatten();
-        packages.map(|package| package.name).collect()
-    }
-
     #[test]
     fn headers_are_those_of_the_kernels_own_abi() {
-        let index = index(&[
+        let index = [
             "linux-headers-6.12.96+deb12-cloud-amd64",
             "linux-headers-6.12.95+deb12-cloud-amd64",
             "linux-headers-6.12.95+deb12-common",
             "linux-kbuild-6.12.96+deb12",
             "linux-kbuild-6.12.95+deb12",
-        ]);
-        let headers = |abi| names(headers_of(&index, &format!("{abi}-cloud-amd64"), abi));
+        ]
+        .map(str::to_owned);
+        let headers = |abi| headers_of(&index, &format!("{abi}-cloud-amd64"), abi);
         assert_eq!(
-            headers("6.12.95+deb12"),
+            headers("6.12.95+deb12").unwrap(),
             [
                 "linux-headers-6.12.95+deb12-cloud-amd64",
                 "linux-headers-6.12.95+deb12-common"
             ]
         );
-        assert!(headers("6.12.97+deb12").is_empty());
-        let kbuild = names(kbuild_of(&index, "6.12.95+deb12"));
-        assert_eq!(kbuild, ["linux-kbuild-6.12.95+deb12"]);
+        assert_eq!(headers("6.12.97+deb12"), None);
+        let kbuild = kbuild_of(&index, "6.12.95+deb12");
+        assert_eq!(kbuild.unwrap(), ["linux-kbuild-6.12.95+deb12"]);
     }
 
     #[test]
     fn one_kbuild_serves_all_abis_of_debian_12s_own_kernel() {
-        let index = index(&["linux-kbuild-6.1"]);
-        assert_eq!(names(kbuild_of(&index, "6.1.0-56")), ["linux-kbuild-6.1"]);
+        let index = ["linux-kbuild-6.1".to_owned()];
+        assert_eq!(kbuild_of(&index, "6.1.0-56").unwrap(), index);
     }
 }

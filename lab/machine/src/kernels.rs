@@ -21,15 +21,19 @@ use serde::{Deserialize, Serialize};
 use crate::architecture::Architecture;
 use crate::cache::{sha256_file, LockedCache};
 use crate::error::{LabError, OrCannot};
-use crate::fetch::{Package, World};
+use crate::fetch::World;
 use crate::packages;
+use crate::sealed::Sealed;
 
 /// Suffix of the names of an architecture's kernels.
 pub(crate) fn flavor(architecture: Architecture) -> String {
     format!("-cloud-{}", architecture.debian())
 }
 
-/// An index may list a version that the archive has just dropped; then older ones are tried.
+/// The image's name in the cache.
+const IMAGE: &str = "vmlinuz";
+
+/// An index may list a version that the archive has just dropped; then older ABIs are tried.
 const DOWNLOAD_ATTEMPTS: usize = 3;
 
 /// A kernel series that the lab can obtain.
@@ -120,19 +124,8 @@ impl Wanted {
 pub struct Kernel {
     /// `uname -r`.
     pub release: String,
-    dir: PathBuf,
     image: &'static str,
-    files: BTreeMap<String, String>,
-}
-
-/// Content of `manifest.json`.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Manifest {
-    release: String,
-    packages: Vec<String>,
-    /// Path below the kernel's directory -> SHA-256.
-    files: BTreeMap<String, String>,
+    sealed: Sealed,
 }
 
 impl Kernel {
@@ -143,28 +136,20 @@ impl Kernel {
 
     /// Paths of the modules, relative to the kernel's directory.
     pub fn module_paths(&self) -> impl Iterator<Item = &str> {
-        self.files
-            .keys()
+        let files = self.sealed.files.keys();
+        files
             .map(String::as_str)
             .filter(|path| path.contains(".ko"))
     }
 
     /// The list of modules built into the kernel, one path per line; empty when the packages have none.
     pub fn builtin_modules(&self) -> String {
-        fs::read_to_string(self.dir.join("modules.builtin")).unwrap_or_default()
+        fs::read_to_string(self.sealed.dir.join("modules.builtin")).unwrap_or_default()
     }
 
     /// The absolute path of a file whose checksum was verified.
     pub fn verified(&self, relative: &str) -> Result<PathBuf, LabError> {
-        let path = self.dir.join(relative);
-        let expected = self.files.get(relative);
-        if expected.is_some_and(|sum| sha256_file(&path).is_ok_and(|actual| &actual == sum)) {
-            return Ok(path);
-        }
-        Err(LabError::environment(
-            format!("{} has changed since it was fetched", path.display()),
-            format!("remove {} and run this again", self.dir.display()),
-        ))
+        self.sealed.verified(relative)
     }
 }
 
@@ -187,12 +172,6 @@ pub fn obtain(
             format!("kernel {series} cannot be fetched: {}", error.cause()),
             error.remedy(),
         )
-    })?;
-    load(&dir).ok_or_else(|| {
-        LabError::environment(
-            format!("{} vanished", dir.display()),
-            "do not remove the cache while the lab runs",
-        )
     })
 }
 
@@ -209,20 +188,21 @@ fn built(tree: &Path) -> Result<Kernel, LabError> {
     };
     Ok(Kernel {
         release: release.trim().to_owned(),
-        dir: tree.to_owned(),
         image,
-        files: BTreeMap::from([(image.to_owned(), sum)]),
+        sealed: Sealed {
+            dir: tree.to_owned(),
+            release: None,
+            files: BTreeMap::from([(image.to_owned(), sum)]),
+        },
     })
 }
 
 fn load(dir: &Path) -> Option<Kernel> {
-    let text = fs::read_to_string(dir.join("manifest.json")).ok()?;
-    let manifest: Manifest = serde_json::from_str(&text).ok()?;
+    let sealed = Sealed::open(dir)?;
     Some(Kernel {
-        release: manifest.release,
-        dir: dir.to_owned(),
-        image: "vmlinuz",
-        files: manifest.files,
+        release: sealed.release.clone()?,
+        image: IMAGE,
+        sealed,
     })
 }
 
@@ -232,7 +212,7 @@ fn fetch(
     series: Series,
     dir: &Path,
     progress: &mut dyn FnMut(&str),
-) -> Result<(), LabError> {
+) -> Result<Kernel, LabError> {
     progress(&format!(
         "fetching kernel {series} from {}",
         series.suites()[0]
@@ -262,10 +242,13 @@ fn fetch(
         match world.download(&candidate.packages, &downloads) {
             Ok(debs) => {
                 let staging = scratch.path().join("kernel");
-                unpack(&candidate, &flavor, &debs, scratch.path(), &staging)?;
-                // Already gone or half removed: the rename below needs the name free.
-                let _ = fs::remove_dir_all(dir);
-                return fs::rename(&staging, dir).or_cannot("create", dir);
+                let release = format!("{}{flavor}", candidate.abi);
+                unpack(&release, &debs, scratch.path(), &staging)?;
+                return Ok(Kernel {
+                    release: release.clone(),
+                    image: IMAGE,
+                    sealed: Sealed::seal(&staging, dir, Some(release))?,
+                });
             }
             Err(error) => last_error = error,
         }
@@ -277,18 +260,17 @@ fn fetch(
 struct Candidate {
     /// ABI name, for example `6.12.95+deb12`.
     abi: String,
-    packages: Vec<Package>,
+    packages: Vec<String>,
 }
 
 /// Every kernel of the series in the index, newest ABI first.
-fn candidates(index: &[Package], series: &str, flavor: &str) -> Vec<Candidate> {
-    let abi_of = |package: &Package, prefix: &str| -> Option<String> {
-        let abi = package.name.strip_prefix(prefix)?.strip_suffix(flavor)?;
+fn candidates(index: &[String], series: &str, flavor: &str) -> Vec<Candidate> {
+    let abi_of = |package: &str, prefix: &str| -> Option<String> {
+        let abi = package.strip_prefix(prefix)?.strip_suffix(flavor)?;
         let rest = abi.strip_prefix(series)?;
         (rest.starts_with(['.', '-', '+']) && !abi.contains("unsigned")).then(|| abi.to_owned())
     };
-    // If a package has two versions, the index lists the newer first.
-    let find = |name: String| index.iter().find(|package| package.name == name).cloned();
+    let find = |name: String| index.contains(&name).then_some(name);
     let mut found: Vec<Candidate> = Vec::new();
     for package in index {
         let split = abi_of(package, "linux-binary-");
@@ -320,20 +302,13 @@ fn numbers(text: &str) -> Vec<u64> {
         .collect()
 }
 
-/// Unpacks a kernel into `staging`, in the cache's layout, with its manifest.
-fn unpack(
-    candidate: &Candidate,
-    flavor: &str,
-    debs: &[PathBuf],
-    scratch: &Path,
-    staging: &Path,
-) -> Result<(), LabError> {
+/// Unpacks a kernel into `staging`, in the cache's layout.
+fn unpack(release: &str, debs: &[PathBuf], scratch: &Path, staging: &Path) -> Result<(), LabError> {
     let tree = scratch.join("tree");
     for deb in debs {
         packages::unpack(deb, &tree)?;
     }
-    let release = format!("{}{flavor}", candidate.abi);
-    let libs = ["usr/lib/modules", "lib/modules"].map(|dir| tree.join(dir).join(&release));
+    let libs = ["usr/lib/modules", "lib/modules"].map(|dir| tree.join(dir).join(release));
     let image = [
         tree.join(format!("boot/vmlinuz-{release}")),
         libs[0].join("vmlinuz"),
@@ -348,42 +323,12 @@ fn unpack(
         ));
     };
     fs::create_dir_all(staging).or_cannot("create", staging)?;
-    for (from, to) in [(image, "vmlinuz"), (modules.join("kernel"), "modules")] {
+    for (from, to) in [(image, IMAGE), (modules.join("kernel"), "modules")] {
         fs::rename(&from, staging.join(to)).or_cannot("move", &from)?;
     }
     // Not every package has the list of built-in modules.
     let builtin = "modules.builtin";
     let _ = fs::rename(modules.join(builtin), staging.join(builtin));
-    let mut files = BTreeMap::new();
-    collect_sums(staging, staging, &mut files)?;
-    let packages = candidate
-        .packages
-        .iter()
-        .map(|p| format!("{} {}", p.name, p.version))
-        .collect();
-    let manifest = Manifest {
-        release,
-        packages,
-        files,
-    };
-    let text = serde_json::to_string_pretty(&manifest).expect("a manifest is plain data");
-    let path = staging.join("manifest.json");
-    fs::write(&path, text).or_cannot("write", &path)
-}
-
-fn collect_sums(
-    base: &Path,
-    dir: &Path,
-    files: &mut BTreeMap<String, String>,
-) -> Result<(), LabError> {
-    let entries = fs::read_dir(dir).or_cannot("list", dir)?;
-    for path in entries.flatten().map(|entry| entry.path()) {
-        if path.is_dir() {
-            collect_sums(base, &path, files)?;
-        } else if let Ok(relative) = path.strip_prefix(base) {
-            files.insert(relative.to_string_lossy().into_owned(), sha256_file(&path)?);
-        }
-    }
     Ok(())
 }
 

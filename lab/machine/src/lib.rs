@@ -21,6 +21,7 @@ pub mod kernels;
 pub mod modules;
 mod packages;
 pub mod qemu;
+mod sealed;
 pub mod toolchain;
 pub mod tools;
 pub mod vm;

@@ -66,7 +66,7 @@ pub(crate) fn install(
         let kbuild = kbuild_package(debs);
         wanted.extend(kbuild.clone());
         let mut closure = world.closure(&wanted)?;
-        closure.retain(|package| Some(&package.name) != kbuild.as_ref());
+        closure.retain(|package| Some(package) != kbuild.as_ref());
         keep(cache, &world, &closure, &dir)?
     };
     progress(&format!("unpacking {} packages", packages.len()));
