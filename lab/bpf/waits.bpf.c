@@ -18,10 +18,12 @@
  * on exit with that lock held. Maps are preallocated. The programs at the slow path do nothing while another
  * one runs on their CPU, because the lock may be one of our own maps'.
  */
-#include "kernel.h"
+#include <task.h>
 #include "record.h"
 
 char LICENSE[] SEC("license") = "GPL";
+
+struct qspinlock;
 
 const volatile struct settings settings = {};
 

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The few kernel types that these programs access, besides those of justitia.h. */
-#ifndef JUSTITIA_LAB_KERNEL_H
-#define JUSTITIA_LAB_KERNEL_H
+/* A task and its cgroup. */
+#ifndef JUSTITIA_TASK_H
+#define JUSTITIA_TASK_H
 
 #include <justitia.h>
-
-/* From include/uapi/linux/bpf.h: part of the ABI. */
-enum {
-	BPF_MAP_TYPE_PERCPU_HASH = 5,
-	BPF_MAP_TYPE_STACK_TRACE = 7,
-};
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -17,9 +11,14 @@ struct kernfs_node {
 	__u64 id;
 };
 
+struct cgroup_root {
+	int hierarchy_id;
+};
+
 struct cgroup {
 	int level;
 	struct kernfs_node *kn;
+	struct cgroup_root *root;
 	struct cgroup *ancestors[];
 };
 
@@ -27,12 +26,18 @@ struct css_set {
 	struct cgroup *dfl_cgrp;
 };
 
-struct task_struct {
-	int pid;
-	struct css_set *cgroups;
+struct task_io_accounting {
+	__u64 rchar;
 };
 
-struct qspinlock;
+struct task_struct {
+	unsigned int flags;
+	int pid;
+	__u64 start_time;
+	struct css_set *cgroups;
+	struct task_io_accounting ioac;
+	unsigned int memcg_nr_pages_over_high;
+};
 
 #pragma clang attribute pop
 
