@@ -171,6 +171,16 @@ pub(crate) fn assert_line(report: &str, text: &str) {
     );
 }
 
+/// The numbers on the report's lines that begin so.
+pub(crate) fn numbers(report: &str, begins: &str) -> Vec<f64> {
+    let lines = report.lines().filter_map(|line| line.strip_prefix(begins));
+    let words = lines.flat_map(str::split_whitespace);
+    let number = |word: &str| word.parse().unwrap_or_else(|_| panic!("{begins}{word}"));
+    let numbers: Vec<f64> = words.map(number).collect();
+    assert!(!numbers.is_empty(), "no line {begins:?} in\n{report}");
+    numbers
+}
+
 /// The parts of a report by name: each starts with a line `@ NAME`.
 pub(crate) fn parts(report: &str) -> BTreeMap<String, String> {
     let report = format!("\n{report}");

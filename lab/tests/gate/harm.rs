@@ -7,7 +7,7 @@
 use justitia_machine::kernels::Series;
 use justitia_machine::vm::VmSpec;
 
-use crate::common::report_of;
+use crate::common::{numbers, report_of};
 use crate::{line, no_complaints, rates, spec, sum, variation};
 
 /// `group NAME LOAD...` runs a writer in a group and prints its rate as `NAME: bytes per second`.
@@ -152,16 +152,6 @@ pub(crate) fn shaped(script: &str, job: &str, change: impl FnOnce(&mut VmSpec)) 
     report
 }
 
-/// The numbers on each line of this name.
-fn all(report: &str, name: &str) -> Vec<f64> {
-    let begins = format!("{name}: ");
-    let lines = report.lines().filter_map(|line| line.strip_prefix(&begins));
-    lines
-        .flat_map(str::split_whitespace)
-        .map(|number| number.parse().unwrap())
-        .collect()
-}
-
 /// The sum of the numbers on the lines of these names.
 fn total(report: &str, names: &[String]) -> f64 {
     let number = |name: &String| line(report, &format!("{name}: ")).parse::<f64>().unwrap();
@@ -201,10 +191,14 @@ fn pages_dirtied_by_any_way_are_ordered_and_most_of_the_throughput_stays() {
 #[ignore = "boots a virtual machine"]
 fn files_that_die_young_keep_their_throughput() {
     let report = shape(YOUNG);
-    let sum = |gate: &str| all(&report, &format!("rates {gate}")).iter().sum::<f64>();
+    let sum = |gate: &str| {
+        numbers(&report, &format!("rates {gate}: "))
+            .iter()
+            .sum::<f64>()
+    };
     let ratio = sum("gate") / sum("open");
     let written = |gate: &str| {
-        let pages = all(&report, &format!("pages {gate}"));
+        let pages = numbers(&report, &format!("pages {gate}: "));
         let of = |which: usize| pages.iter().skip(which).step_by(2).sum::<f64>();
         of(1) / of(0)
     };
@@ -238,9 +232,9 @@ fn neither_a_trickle_of_high_weight_nor_a_slow_disk_holds_others_up() {
 #[ignore = "boots a virtual machine"]
 fn a_writer_alone_does_not_notice_the_gate() {
     let report = shape(ALONE);
-    let without = all(&report, "without");
+    let without = numbers(&report, "without: ");
     let ratio = |name: &str| -> Vec<f64> {
-        let rates = all(&report, name);
+        let rates = numbers(&report, &format!("{name}: "));
         assert_eq!((rates.len(), without.len()), (7, 7), "{report}");
         let mut ratios: Vec<f64> = rates.iter().zip(&without).map(|(a, b)| a / b).collect();
         ratios.sort_by(f64::total_cmp);

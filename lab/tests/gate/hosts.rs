@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use justitia_machine::architecture::Architecture;
 use justitia_machine::kernels::Wanted;
 
+use crate::common::numbers;
 use crate::harm::shaped;
 use crate::{line, module, module_dir, own_kernel, rates, sum, variation};
 
@@ -224,12 +225,6 @@ fn with_delays(kernel: &Wanted, dir: &Path) -> PathBuf {
     module(Architecture::Amd64, kernel, &source, "justitia", dir)
 }
 
-fn number(report: &str, begins: &str) -> f64 {
-    let text = line(report, begins);
-    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.'));
-    text[..end.unwrap_or(text.len())].parse().unwrap()
-}
-
 #[test]
 #[ignore = "boots a virtual machine"]
 fn writers_of_no_group_leave_groups_their_share_and_the_hook_stays() {
@@ -239,7 +234,7 @@ fn writers_of_no_group_leave_groups_their_share_and_the_hook_stays() {
         ("inside", "outside: ", 100.0),
         ("weighted", "outside weighted: ", 500.0),
     ] {
-        let (inside, outside) = (rates(&report, inside), number(&report, outside));
+        let (inside, outside) = (rates(&report, inside), numbers(&report, outside)[0]);
         let share = sum(&inside) / (sum(&inside) + outside);
         let wanted = 1500.0 / (1500.0 + weight);
         println!(
@@ -304,8 +299,8 @@ fn dirtied_pages_and_only_those_are_charged_on_btrfs() {
 fn a_freeze_does_not_wait_behind_the_gate() {
     let report = run(LOCKS, "", |_| ());
     let (closed, open) = (
-        number(&report, "freeze gate: "),
-        number(&report, "freeze open: "),
+        numbers(&report, "freeze gate: ")[0],
+        numbers(&report, "freeze open: ")[0],
     );
     println!("longest freeze: {closed} ms with the gate, {open} without");
     // A freeze writes back everything dirty.

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use common::{machine, on_its_own_clock, report_of, PROLOGUE};
+use common::{machine, numbers, on_its_own_clock, report_of, PROLOGUE};
 use justitia_machine::architecture::Architecture;
 use justitia_machine::headers::build_module;
 use justitia_machine::kernels::{Series, Wanted};
@@ -283,11 +283,7 @@ fn no_complaints(report: &str) {
 }
 
 fn rates(report: &str, name: &str) -> Vec<f64> {
-    let numbers = line(report, &format!("rates {name}: "));
-    let rates: Vec<f64> = numbers
-        .split_whitespace()
-        .map(|number| number.parse().unwrap())
-        .collect();
+    let rates = numbers(report, &format!("rates {name}: "));
     assert_eq!(rates.len(), WEIGHTS.len(), "{report}");
     rates
 }

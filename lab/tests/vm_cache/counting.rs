@@ -8,6 +8,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 
+use justitia_lab::load::random::Rng;
 use rustix::time::{clock_gettime, ClockId};
 
 use crate::{setup, Guest, ImageCache, MIB};
@@ -61,17 +62,14 @@ fn cpu(pid: u32) -> f64 {
 /// CPU time of a bare random `pread(2)` of this many bytes, nanoseconds.
 fn bare(file: &File, bytes: u64) -> f64 {
     let mut buffer = vec![0; bytes as usize];
-    let mut state = 5u64;
+    let mut random = Rng::new(5, 0);
     let now = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
         time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
     };
     let began = now();
     for _ in 0..BARE_READS {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        let at = (state >> 33) % (READ_BYTES / bytes) * bytes;
+        let at = random.below(READ_BYTES / bytes) * bytes;
         file.read_exact_at(&mut buffer, at).unwrap();
     }
     (now() - began) / BARE_READS as f64

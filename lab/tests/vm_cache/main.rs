@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::thread::{self, sleep, JoinHandle};
 use std::time::{Duration, Instant};
 
+use justitia_lab::load::random::Rng;
 use justitia_machine::qemu::{self, Machine, SERIAL_DATA};
 use justitia_machine::tools;
 
@@ -364,17 +365,14 @@ fn flushed_data_is_on_the_disk_after_a_power_cut_while_pages_are_dropped() {
 
     let mut guest = Guest::boot(&setup.machine, "writeback");
     let image_cache = ImageCache::start(&setup.justitia, &setup.dir);
-    let mut state = 11u64;
+    let mut random = Rng::new(11, 0);
     for number in 0..200 {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        let place = (state >> 33) % CHUNKS;
+        let place = random.below(CHUNKS);
         guest.run(&format!("write {number} {place}"));
         let from = place as usize * CHUNK;
         truth[from..from + CHUNK].copy_from_slice(&pattern(number));
         // Bypasses the guest's cache: from the host's, or the disk.
-        let read = (state >> 41) % CHUNKS;
+        let read = random.below(CHUNKS);
         guest.run(&format!(
             "dd if=$data of=/dev/null bs=64k skip={read} count=4 iflag=direct status=none"
         ));
