@@ -11,8 +11,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{machine, parts, programs, report_of, Said, PROLOGUE};
-use justitia_machine::kernels::Series;
+use common::{host, programs, said, Said};
 use serde_json::Value;
 
 const SCRIPT: &str = include_str!("delegation/guest.sh");
@@ -92,8 +91,7 @@ impl Said {
 
 fn run() -> Said {
     let dir = tempfile::tempdir().unwrap();
-    let script = format!("{PROLOGUE}{SCRIPT}");
-    let mut spec = machine(Series::V6_12, &script, dir.path());
+    let mut spec = host(SCRIPT, dir.path());
     let justitia = env!("CARGO_BIN_EXE_justitia");
     spec.binaries
         .extend(programs(justitia, &["justitia-probe"]));
@@ -102,9 +100,7 @@ fn run() -> Said {
     spec.extra_packages = packages.split(' ').map(str::to_owned).collect();
     spec.memory_bytes = 1 << 30;
     spec.timeout = Duration::from_secs(3600);
-    let (_, report) = report_of(&spec, "");
-    println!("{report}");
-    Said(parts(&report))
+    said(&spec, "")
 }
 
 #[test]

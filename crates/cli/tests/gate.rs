@@ -11,7 +11,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{machine, programs, report_of, Said, PROLOGUE};
+use common::{host, programs, said, Said};
 use justitia_lab::gate_module;
 use justitia_machine::kernels::Series;
 
@@ -41,7 +41,7 @@ impl Said {
 
 fn run() -> Said {
     let dir = tempfile::tempdir().unwrap();
-    let mut spec = machine(Series::V6_12, &format!("{PROLOGUE}{SCRIPT}"), dir.path());
+    let mut spec = host(SCRIPT, dir.path());
     let progress = &mut |line: &str| eprintln!("{line}");
     let module = gate_module::build(Series::V6_12, dir.path(), progress).unwrap();
     spec.binaries.push(module);
@@ -50,14 +50,7 @@ fn run() -> Said {
     spec.data_bytes = 1 << 30;
     spec.disk_mbps = Some(20);
     spec.timeout = Duration::from_secs(600);
-    let (_, report) = report_of(&spec, "");
-    println!("{report}");
-    let mut said = BTreeMap::new();
-    for part in report.split("\n@ ").skip(1) {
-        let (name, text) = part.split_once('\n').unwrap_or((part, ""));
-        said.insert(name.to_owned(), text.trim_end().to_owned());
-    }
-    Said(said)
+    said(&spec, "")
 }
 
 #[test]

@@ -11,8 +11,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{machine, parts, programs, report_of, Said, PROLOGUE};
-use justitia_machine::kernels::Series;
+use common::{host, programs, said, Said};
 
 const BEGIN: &str = include_str!("howto/begin.sh");
 
@@ -96,8 +95,7 @@ impl Said {
 /// Boots Debian 13 with these packages and follows a page there.
 fn follow(script: &str, page: &str, packages: &str) -> Said {
     let dir = tempfile::tempdir().unwrap();
-    let script = format!("{PROLOGUE}{BEGIN}{script}");
-    let mut spec = machine(Series::V6_12, &script, dir.path());
+    let mut spec = host(&format!("{BEGIN}{script}"), dir.path());
     spec.binaries
         .extend(programs(env!("CARGO_BIN_EXE_justitia"), &[]));
     spec.release = "trixie";
@@ -108,9 +106,7 @@ fn follow(script: &str, page: &str, packages: &str) -> Said {
     spec.data_bytes = 1 << 30;
     spec.disk_mbps = Some(40);
     spec.timeout = Duration::from_secs(1800);
-    let (_, report) = report_of(&spec, &job(page));
-    println!("{report}");
-    Said(parts(&report))
+    said(&spec, &job(page))
 }
 
 #[test]

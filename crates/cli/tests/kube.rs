@@ -24,8 +24,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::{machine, parts, programs, report_of, Said, PROLOGUE};
-use justitia_machine::kernels::Series;
+use common::{host, programs, said, Said};
 use justitia_machine::vm::VmSpec;
 use serde_json::Value;
 
@@ -42,8 +41,7 @@ fn node(script: &str, dir: &Path) -> VmSpec {
 
 /// A node that runs `script` after [`RUNTIME`]; containerd and runc are installed.
 fn with_runtime(script: &str, dir: &Path) -> VmSpec {
-    let script = format!("{PROLOGUE}{RUNTIME}{script}");
-    let mut spec = machine(Series::V6_12, &script, dir);
+    let mut spec = host(&format!("{RUNTIME}{script}"), dir);
     spec.binaries
         .extend(programs(env!("CARGO_BIN_EXE_justitia"), &["justitia-web"]));
     spec.binaries.push(CRI.into());
@@ -61,12 +59,6 @@ fn fetched() -> PathBuf {
     let home = || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cache");
     let cache = env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from);
     cache.join("justitia/bin")
-}
-
-fn run(spec: &VmSpec) -> Said {
-    let (_, report) = report_of(spec, "");
-    println!("{report}");
-    Said(parts(&report))
 }
 
 impl Said {
@@ -99,7 +91,7 @@ fn of(weight: u64, source: &str) -> (u64, String) {
 #[ignore = "boots a virtual machine; scripts/test --long runs it"]
 fn pods_of_a_real_runtime_have_the_weights_that_they_may_ask_for() {
     let dir = tempfile::tempdir().unwrap();
-    let said = run(&node(SCRIPT, dir.path()));
+    let said = said(&node(SCRIPT, dir.path()), "");
     // Pods created before the agent began, and after.
     let db = said.pod("told", 1);
     assert_eq!(db[0], of(300, "pod_annotation"));

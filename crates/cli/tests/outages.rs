@@ -12,8 +12,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{machine, parts, programs, report_of, Said, PROLOGUE};
-use justitia_machine::kernels::Series;
+use common::{host, programs, said, Said};
 
 const SCRIPT: &str = include_str!("outages/guest.sh");
 
@@ -57,7 +56,7 @@ impl Said {
 
 fn run() -> Said {
     let dir = tempfile::tempdir().unwrap();
-    let mut spec = machine(Series::V6_12, &format!("{PROLOGUE}{SCRIPT}"), dir.path());
+    let mut spec = host(SCRIPT, dir.path());
     let justitia = env!("CARGO_BIN_EXE_justitia");
     spec.binaries
         .extend(programs(justitia, &["justitia-probe"]));
@@ -65,9 +64,7 @@ fn run() -> Said {
     spec.data_bytes = 1 << 30;
     spec.disk_mbps = Some(40);
     spec.timeout = Duration::from_secs(2400);
-    let (_, report) = report_of(&spec, "");
-    println!("{report}");
-    Said(parts(&report))
+    said(&spec, "")
 }
 
 #[test]

@@ -9,8 +9,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{assert_line, machine, numbers, programs, report_of, PROLOGUE};
-use justitia_machine::kernels::Series;
+use common::{assert_line, host, numbers, programs, report_of};
 
 const SERVICES: &str = include_str!("services.sh");
 const UNIT: &str = include_str!("../../../packaging/justitia.service");
@@ -157,7 +156,6 @@ busybox poweroff -f
 
 /// The agent under the unit's limits of memory and descriptors, with many groups.
 const MANY: &str = r#"
-say() { echo "@lab $*" >/dev/console; }
 set_up
 say "set up"
 cd /sys/fs/cgroup || give_up "no cgroup2"
@@ -193,7 +191,7 @@ busybox poweroff -f
 #[ignore = "boots a virtual machine"]
 fn three_thousand_groups_fit_into_the_units_memory() {
     let dir = tempfile::tempdir().unwrap();
-    let mut spec = machine(Series::V6_12, &format!("{PROLOGUE}{MANY}"), dir.path());
+    let mut spec = host(MANY, dir.path());
     spec.binaries
         .extend(programs(env!("CARGO_BIN_EXE_justitia"), &[]));
     spec.memory_bytes = 1 << 30;
@@ -217,8 +215,7 @@ fn three_thousand_groups_fit_into_the_units_memory() {
 #[ignore = "boots a virtual machine and downloads systemd the first time"]
 fn the_packaged_unit_works_under_its_restrictions_and_leaves_nothing_changed() {
     let dir = tempfile::tempdir().unwrap();
-    let script = format!("{PROLOGUE}{SERVICES}{SCRIPT}{CHECK}");
-    let mut spec = machine(Series::V6_12, &script, dir.path());
+    let mut spec = host(&format!("{SERVICES}{SCRIPT}{CHECK}"), dir.path());
     let justitia = env!("CARGO_BIN_EXE_justitia");
     spec.binaries.extend(programs(justitia, &["justitia-web"]));
     spec.extra_packages = vec!["systemd".to_owned()];

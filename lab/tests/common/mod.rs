@@ -117,6 +117,16 @@ pub(crate) fn machine(series: Series, script: &str, dir: &Path) -> VmSpec {
     }
 }
 
+/// [`machine`] with the kernel and the functions of guests that run an agent, or systemd.
+pub(crate) fn host(script: &str, dir: &Path) -> VmSpec {
+    let functions = include_str!("host.sh");
+    machine(
+        Series::V6_12,
+        &format!("{PROLOGUE}{functions}{script}"),
+        dir,
+    )
+}
+
 fn guest_program(script: &str, dir: &Path) -> PathBuf {
     let path = dir.join("justitia-lab-guest");
     fs::write(&path, script).unwrap();
@@ -193,6 +203,13 @@ pub(crate) fn parts(report: &str) -> BTreeMap<String, String> {
 
 /// A guest's output, by name.
 pub(crate) struct Said(pub(crate) BTreeMap<String, String>);
+
+/// Boots it; prints its report and returns that by name.
+pub(crate) fn said(spec: &VmSpec, job: &str) -> Said {
+    let (_, report) = report_of(spec, job);
+    println!("{report}");
+    Said(parts(&report))
+}
 
 impl Said {
     pub(crate) fn text(&self, name: &str) -> &str {

@@ -1,13 +1,7 @@
-# The guest's part of tests/delegation.rs, after the lab tests' prologue: containers of several runtimes
+# The guest's part of tests/delegation.rs, after the lab tests' host.sh: containers of several runtimes
 # and services of systemd try to declare colors beside an agent outside. Nothing is asserted here.
 
-justitia=/opt/lab/justitia
-cgroups=/sys/fs/cgroup
 out=/run/out
-
-say() { echo "@lab $*" >/dev/console; }
-
-tell() { echo "@ $1"; cat; } # NAME
 
 # The result of a case, and the agent's view of it.
 look() { # NAME LOG [PROCESS]
@@ -98,8 +92,7 @@ pod() { # NAME MANAGER OPTIONS...
 }
 
 service() { # NAME LINES
-    printf '[Unit]\nDefaultDependencies=no\n[Service]\nSlice=work.slice\nExecStart=%s %s\n%b' \
-        /opt/lab/inside.sh "$1" "$2" >"/run/systemd/system/$1.service"
+    unit "/run/systemd/system/$1.service" "[Service]\nSlice=work.slice\nExecStart=/opt/lab/inside.sh $1\n$2"
     systemctl daemon-reload
     systemctl start "$1" >"/run/$1.log" 2>&1
     look "$1" "/run/$1.log"
@@ -110,26 +103,18 @@ if [ "$1" != check ]; then
     set_up
     # The mount options that systemd uses.
     mount -o remount,nsdelegate,memory_recursiveprot $cgroups || give_up "no nsdelegate"
-    echo "+memory +io" >$cgroups/cgroup.subtree_control || give_up "no controllers"
-    mkdir -p $cgroups/agent $cgroups/app/victim $out /run/systemd/system
-    echo "+memory +io" >$cgroups/app/cgroup.subtree_control
+    make_groups victim
+    mkdir -p $out /run/systemd/system
     chmod 1777 $out
     mount -t tmpfs tmpfs /var/tmp
     mkdir /dev/shm && mount -t tmpfs tmpfs /dev/shm || give_up "no shared memory"
     cp -a /etc /run/etc && mount --bind /run/etc /etc || give_up "/etc stays read-only"
     : >/etc/machine-id
-    printf '%s\n' app:x:1000:1000::/:/bin/bash messagebus:x:100:100::/:/bin/false >>/etc/passwd
-    printf '%s\n' app:x:1000: messagebus:x:100: >>/etc/group
+    echo app:x:1000:1000::/:/bin/bash >>/etc/passwd
+    echo app:x:1000: >>/etc/group
     printf 'color_ttl = "1h"\n' >/run/agent.toml
-    (
-        echo "$BASHPID" >$cgroups/agent/cgroup.procs
-        exec $justitia run --config /run/agent.toml --mode observe --observer proc \
-            --manage '/app/*' --manage '/work.slice/*' --manage '/machine.slice/libpod-*.scope'
-    ) >/run/agent.log 2>&1 </dev/null &
-    for try in {1..240}; do
-        $justitia status >/dev/null 2>&1 && break
-        sleep 0.25
-    done
+    run_agent /run/agent.log --config /run/agent.toml --mode observe --observer proc \
+        --manage '/app/*' --manage '/work.slice/*' --manage '/machine.slice/libpod-*.scope'
     { crun --version; runc --version; podman --version; systemctl --version; uname -r; } 2>&1 |
         tell versions >/run/all
 
@@ -151,16 +136,9 @@ if [ "$1" != check ]; then
         --uidmap 0:100000:65536 --gidmap 0:100000:65536 -v $cgroups:/tree
 
     cd /run/systemd/system || give_up "no /run"
-    printf '[Unit]\nDefaultDependencies=no\n[Service]\nSlice=work.slice\nExecStart=/bin/sleep 3600\n' >victim.service
-    printf '[Unit]\nDefaultDependencies=no\n' >lab.target
-    # systemd connects to the bus only if the units have these names.
-    printf '[Unit]\nDefaultDependencies=no\n[Socket]\nListenStream=/run/dbus/system_bus_socket\n' >dbus.socket
-    printf '[Unit]\nDefaultDependencies=no\nRequires=dbus.socket\n[Service]\nType=notify\nExecStart=%s\n' \
-        '/usr/bin/dbus-daemon --system --address=systemd: --nofork --nopidfile --systemd-activation' >dbus.service
-    printf '[Unit]\nDefaultDependencies=no\n[Service]\nType=oneshot\nExecStart=%s check\n' "$0" >check.service
-    mkdir lab.target.wants && ln -s ../check.service lab.target.wants/
-    exec unshare --pid --fork --mount --mount-proc \
-        /lib/systemd/systemd --system --unit=lab.target --log-target=console --log-level=warning
+    unit victim.service '[Service]\nSlice=work.slice\nExecStart=/bin/sleep 3600\n'
+    bus
+    boot_systemd
 fi
 
 systemctl start victim
@@ -168,11 +146,7 @@ service systemd-delegate 'User=app\nDelegate=yes\n'
 service systemd-plain 'User=app\n'
 service systemd-protect 'User=app\nDelegate=yes\nProtectControlGroups=yes\n'
 systemctl start dbus
-for try in {1..240}; do
-    dbus-send --system --print-reply --dest=org.freedesktop.DBus / org.freedesktop.DBus.ListNames 2>/dev/null |
-        grep -q org.freedesktop.systemd1 && break
-    sleep 0.25
-done
+soon on_bus
 scope=1 tree=1 user=1000 oci runc scope-user "$inside runc-scope-user"
 scope=1 tree=1 map=100000 oci runc scope-userns "$inside runc-scope-userns"
 scope=1 tree=1 map=100000 oci crun scope-userns "$inside crun-scope-userns"

@@ -1,8 +1,5 @@
-# The guest's part of tests/gate.rs, after the lab tests' prologue. Two groups write, and an agent holds the
+# The guest's part of tests/gate.rs, after the lab tests' host.sh. Two groups write, and an agent holds the
 # gate and ends in every possible way. Nothing is asserted here.
-
-justitia=/opt/lab/justitia
-cgroups=/sys/fs/cgroup
 
 # Prints a command's output under a name, with its exit status if it failed.
 keep() { # NAME COMMAND...
@@ -16,16 +13,6 @@ keep() { # NAME COMMAND...
 
 tell() { echo "@ $1"; echo "$2"; } # NAME TEXT
 
-# Retries a command for a minute.
-soon() { # COMMAND...
-    local try
-    for try in {1..240}; do
-        "$@" && return
-        sleep 0.25
-    done 2>/dev/null
-    return 1
-}
-
 # True if the gate's status has at least LINES lines of this pattern, one by default.
 says() { # PATTERN [LINES]
     [ "$($justitia gate status --json | grep -c "$1")" -ge "${2:-1}" ]
@@ -38,33 +25,11 @@ await() { # STATE
 # The module stays in use while a writer is in the kernel's throttling called from it.
 unload() { soon rmmod justitia; }
 
-writer() { # GROUP
-    (
-        echo "$BASHPID" >"$cgroups/app/$1/cgroup.procs"
-        mkdir -p "/data/$1"
-        while :; do
-            dd if=/dev/zero of="/data/$1/file" bs=64k count=1024 conv=notrunc status=none
-        done
-    ) >/dev/null 2>&1 </dev/null &
-}
-
-start() { # ARGUMENTS...
-    (
-        echo "$BASHPID" >$cgroups/agent/cgroup.procs
-        exec $justitia run --manage '/app/*' --mode justitia --observer proc "$@"
-    ) >>/run/agent.log 2>&1 </dev/null &
-    agent=$!
-    soon $justitia status >/dev/null && return
-    cat /run/agent.log
-    give_up "the agent does not answer"
-}
+start() { run_agent /run/agent.log --manage '/app/*' --mode justitia --observer proc "$@"; } # ARGUMENTS...
 
 set_up
-busybox ip link set lo up || give_up "no loopback interface"
 echo n >/sys/kernel/mm/lru_gen/enabled
-echo "+memory +io" >$cgroups/cgroup.subtree_control || give_up "no controllers"
-mkdir $cgroups/agent $cgroups/app && echo "+memory +io" >$cgroups/app/cgroup.subtree_control
-mkdir $cgroups/app/light $cgroups/app/heavy
+make_groups light heavy
 $justitia weight /app/heavy 800 >/dev/null || give_up "no weight"
 printf '[gate]\nenabled = true\n' >/run/gate.toml
 

@@ -9,12 +9,7 @@ interval = "250ms"
 nri = "$1"
 caps = { shop = 500 }
 END
-    (
-        echo "$BASHPID" >$cgroups/agent/cgroup.procs
-        exec $justitia run --wait --config /run/agent.toml
-    ) >>/run/agent.log 2>&1 </dev/null &
-    agent=$!
-    patiently $justitia status
+    run_agent /run/agent.log --wait --config /run/agent.toml
 }
 stop_agent() {
     kill $agent

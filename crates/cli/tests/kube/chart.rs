@@ -9,7 +9,8 @@ use std::{env, fs};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::{fetched, node, of, run};
+use crate::common::said;
+use crate::{fetched, node, of};
 
 const SERVICES: &str = include_str!("../services.sh");
 const SCRIPT: &str = include_str!("chart.sh");
@@ -222,7 +223,7 @@ fn the_chart_s_pod_holds_weights_hands_over_when_it_is_replaced_and_restores_whe
     }
     spec.data_bytes = 2 << 30;
     spec.disk_mbps = Some(20);
-    let said = run(&spec);
+    let said = said(&spec, "");
     let (steps, agent) = (said.text("steps"), said.text("log.1.agent"));
     let left = "knobs stay in force for the next agent";
     assert!(agent.contains(left), "not there: {left}\n{agent}");

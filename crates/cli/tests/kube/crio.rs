@@ -1,6 +1,7 @@
 //! Runs CRI-O instead of containerd (driver cgroupfs).
 
-use crate::{fetched, of, run, with_runtime, AGENT, CALLS};
+use crate::common::said;
+use crate::{fetched, of, with_runtime, AGENT, CALLS};
 
 const SCRIPT: &str = include_str!("crio.sh");
 
@@ -21,7 +22,7 @@ fn pods_of_crio_have_the_weights_that_they_may_ask_for_with_nri_and_without() {
     spec.binaries.extend(programs);
     let packages = ["conmon", "podman"].map(str::to_owned);
     spec.extra_packages.extend(packages);
-    let said = run(&spec);
+    let said = said(&spec, "");
 
     let (pause, main) = (of(100, "default"), of(100, "default"));
     for look in ["told", "recorded"] {

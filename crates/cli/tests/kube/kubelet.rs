@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::{fetched, of, run, with_runtime};
+use crate::common::said;
+use crate::{fetched, of, with_runtime};
 
 const SERVICES: &str = include_str!("../services.sh");
 const SCRIPT: &str = include_str!("kubelet.sh");
@@ -53,7 +54,7 @@ fn the_kubelets_pods_have_their_weights_and_its_writes_take_no_knob_from_the_age
     spec.data_bytes = 2 << 30;
     spec.disk_mbps = Some(20);
     spec.timeout = Duration::from_secs(3600);
-    let said = run(&spec);
+    let said = said(&spec, "");
 
     let first = [
         ("shop/db", 700, "pod_annotation"),

@@ -3,8 +3,8 @@
 use justitia_machine::qemu::Clock;
 use serde_json::Value;
 
-use crate::common::Said;
-use crate::{node, run};
+use crate::common::{said, Said};
+use crate::node;
 
 const SCRIPT: &str = include_str!("prometheus.sh");
 /// Range of the queries, in seconds.
@@ -52,7 +52,7 @@ fn prometheus_counts_what_a_pods_load_counts_and_a_container_keeps_its_names() {
         shift: 1,
         jumps: true,
     };
-    let said = run(&spec);
+    let said = said(&spec, "");
     let times = said.text("times");
     let mut numbers = times.split_whitespace().map(str::parse::<f64>);
     let [now, up] = [(); 2].map(|()| numbers.next().unwrap().unwrap());

@@ -1,20 +1,9 @@
-# The beginning of the guests of tests/kube.rs, after the lab tests' prologue: an image and containerd with NRI.
+# The beginning of the guests of tests/kube.rs, after the lab tests' host.sh: an image and containerd with NRI.
 # Nothing is asserted here.
 
-justitia=/opt/lab/justitia
-cgroups=/sys/fs/cgroup
 image=localhost/pod:1
 
-say() { echo "@lab $*" >/dev/console; }
-tell() { echo "@ $1"; cat; } # NAME
-patiently() { # COMMAND...
-    local try
-    for try in {1..480}; do
-        "$@" >/dev/null 2>&1 && return
-        sleep 0.25
-    done
-    give_up "in vain: $*"
-}
+patiently() { soon "$@" || give_up "in vain: $*"; } # COMMAND...
 
 # An image with one static program, built here because there is no registry.
 make_image() {

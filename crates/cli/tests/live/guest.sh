@@ -1,9 +1,7 @@
-# The guest's part of tests/live.rs, after the lab tests' prologue: three groups write and read, an agent
+# The guest's part of tests/live.rs, after the lab tests' host.sh: three groups write and read, an agent
 # manages them, and every command that reads the agent runs. Nothing is asserted here: the report carries
 # each command's output, messages and exit status.
 
-justitia=/opt/lab/justitia
-cgroups=/sys/fs/cgroup
 out=/run/out
 groups="light middle heavy"
 
@@ -37,7 +35,7 @@ knobs() { # NAME
 # Reads with hits and misses, and writes, until the guest ends. It is nice, so that the commands get CPU time.
 load() { # GROUP
     (
-        echo "$BASHPID" >"$cgroups/app/$1/cgroup.procs"
+        into "app/$1"
         exec nice -n 19 fio --output="/run/fio.$1" --directory=/data --thread --ioengine=psync \
             --fallocate=none --time_based --runtime=600 \
             --name="$1-reads" --rw=randread --norandommap \
@@ -46,22 +44,7 @@ load() { # GROUP
     ) >/dev/null 2>&1 </dev/null &
 }
 
-# Starts an agent in its own group. Sets $agent to its process ID.
-start() { # NAME ARGUMENTS...
-    local name=$1 try
-    shift
-    (
-        echo "$BASHPID" >$cgroups/agent/cgroup.procs
-        exec $justitia run --manage '/app/*' "$@"
-    ) >"$out/$name.log" 2>&1 </dev/null &
-    agent=$!
-    for try in {1..60}; do
-        $justitia status >/dev/null 2>&1 && return
-        sleep 0.25
-    done
-    cat "$out/$name.log"
-    give_up "the agent does not answer"
-}
+start() { run_agent "$out/$1.log" --manage '/app/*' "${@:2}"; } # NAME ARGUMENTS...
 
 finish() { # NAME
     kill -TERM "$agent"
@@ -73,11 +56,8 @@ ticks() { grep -o '"ticks_total": *[0-9]*' "$out/$1" | grep -o '[0-9]*$'; }
 
 set_up
 memory_disk 512 40
-busybox ip link set lo up || give_up "no loopback interface"
 mkdir $out
-echo "+memory +io" >$cgroups/cgroup.subtree_control || give_up "no controllers"
-mkdir $cgroups/agent $cgroups/app && echo "+memory +io" >$cgroups/app/cgroup.subtree_control
-for group in $groups; do mkdir "$cgroups/app/$group"; done
+make_groups $groups
 keep weight-heavy $justitia weight /app/heavy 800
 knobs knobs.before
 find $cgroups /run/justitia 2>/dev/null | sort >"$out/tree.before"

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use justitia_machine::kernels::Series;
 use serde_json::Value;
 
-use crate::common::{machine, on_its_own_clock, programs, report_of, PROLOGUE};
+use crate::common::{host, on_its_own_clock, programs, report_of};
 
 const SCRIPT: &str = include_str!("guest.sh");
 
@@ -33,7 +32,7 @@ pub(crate) fn run() -> &'static Run {
     // If the run fails, all tests fail at once without another boot.
     static RUN: LazyLock<Run> = LazyLock::new(|| {
         let dir = tempfile::tempdir().unwrap();
-        let mut spec = machine(Series::V6_12, &format!("{PROLOGUE}{SCRIPT}"), dir.path());
+        let mut spec = host(SCRIPT, dir.path());
         spec.memory_bytes = 448 << 20;
         on_its_own_clock(&mut spec, 512);
         spec.timeout = LIMIT;

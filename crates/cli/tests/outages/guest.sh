@@ -1,11 +1,6 @@
-# The guest's part of tests/outages.rs, after the lab tests' prologue: two Redis servers, one with its
+# The guest's part of tests/outages.rs, after the lab tests' host.sh: two Redis servers, one with its
 # probe inside its group (near) and one with its probe outside (far), two groups that write (left, right),
 # and an agent. Then probes, servers and groups fail in turn. Nothing is asserted here.
-
-justitia=/opt/lab/justitia
-cgroups=/sys/fs/cgroup
-
-say() { echo "@lab $*" >/dev/console; }
 
 # Prints the agent's view of both groups under a name.
 keep() { # NAME
@@ -18,17 +13,12 @@ keep() { # NAME
 }
 
 # Waits until a declaration has this standing.
+stands() { timeout 60 $justitia color /app/$1 --json | grep -q "\"standing\": \"$2\""; } # GROUP STANDING
 await() { # GROUP STANDING
-    local try
-    for try in {1..480}; do
-        timeout 60 $justitia color /app/$1 --json 2>/dev/null | grep -q "\"standing\": \"$2\"" && return
-        sleep 0.25
-    done
+    soon stands "$@" && return
     echo "@ timeout of $1"
     echo "$1 does not become $2"
 }
-
-into() { echo "$BASHPID" >"$cgroups/$1/cgroup.procs"; } # GROUP
 
 server() { # GROUP PORT
     (
@@ -46,17 +36,6 @@ near_probe() {
     near_probe=$!
 }
 
-writer() { # GROUP
-    (
-        into "app/$1"
-        while :; do
-            for i in 1 2 3 4; do
-                dd if=/dev/zero of="/data/$1$i" bs=64k count=512 conv=notrunc status=none
-            done
-        done
-    ) >/dev/null 2>&1 </dev/null &
-}
-
 # Kills a process without the shell's message about it.
 kill_hard() { # PROCESS
     kill -9 "$1"
@@ -71,21 +50,15 @@ knobs() { # NAME
     done
 }
 
+are_frozen() { [ "$(cat $cgroups/app/{near,far}/cgroup.events | grep -c "frozen $1")" = 2 ]; } # 1 or 0
 frozen() { # 1 or 0
-    local try
     echo "$1" >$cgroups/app/near/cgroup.freeze
     echo "$1" >$cgroups/app/far/cgroup.freeze
-    for try in {1..480}; do
-        [ "$(cat $cgroups/app/{near,far}/cgroup.events | grep -c "frozen $1")" = 2 ] && break
-        sleep 0.25
-    done
+    soon are_frozen "$1"
 }
 
 set_up
-busybox ip link set lo up || give_up "no loopback interface"
-echo "+memory +io" >$cgroups/cgroup.subtree_control || give_up "no controllers"
-mkdir $cgroups/agent $cgroups/app && echo "+memory +io" >$cgroups/app/cgroup.subtree_control
-mkdir $cgroups/app/{near,far,left,right}
+make_groups near far left right
 dd if=/dev/zero of=/data/cached bs=1M count=96 status=none
 
 {
@@ -94,15 +67,7 @@ dd if=/dev/zero of=/data/cached bs=1M count=96 status=none
     (into app/near && cat /data/cached >/dev/null)
     writer left
     writer right
-    (
-        into agent
-        exec $justitia run --manage '/app/*' --observer proc
-    ) >/run/agent.log 2>&1 </dev/null &
-    agent=$!
-    for try in {1..240}; do
-        $justitia status >/dev/null 2>&1 && break
-        sleep 0.25
-    done
+    run_agent /run/agent.log --manage '/app/*' --observer proc
     near_probe
     $justitia probe redis --port 6380 --group /app/far --max-latency 5s >/run/far.probe 2>&1 </dev/null &
     far_probe=$!
