@@ -11,7 +11,8 @@ mod common;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{host, programs, said, Said};
+use common::{machine, parts, programs, report_of, Said, PROLOGUE};
+use justitia_machine::kernels::Series;
 
 const BEGIN: &str = include_str!("howto/begin.sh");
 
@@ -95,7 +96,8 @@ impl Said {
 /// Boots Debian 13 with these packages and follows a page there.
 fn follow(script: &str, page: &str, packages: &str) -> Said {
     let dir = tempfile::tempdir().unwrap();
-    let mut spec = host(&format!("{BEGIN}{script}"), dir.path());
+    let script = format!("{PROLOGUE}{BEGIN}{script}");
+    let mut spec = machine(Series::V6_12, &script, dir.path());
     spec.binaries
         .extend(programs(env!("CARGO_BIN_EXE_justitia"), &[]));
     spec.release = "trixie";
@@ -106,7 +108,9 @@ fn follow(script: &str, page: &str, packages: &str) -> Said {
     spec.data_bytes = 1 << 30;
     spec.disk_mbps = Some(40);
     spec.timeout = Duration::from_secs(1800);
-    said(&spec, &job(page))
+    let (_, report) = report_of(&spec, &job(page));
+    println!("{report}");
+    Said(parts(&report))
 }
 
 #[test]

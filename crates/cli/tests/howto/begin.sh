@@ -1,6 +1,10 @@
-# The beginning of the guests of tests/howto.rs, after the lab tests' host.sh: a host of systemd with an
+# The beginning of the guests of tests/howto.rs, after the lab tests' prologue: a host of systemd with an
 # agent, and functions that read the agent. `job` prints the code of a how-to page. Nothing is asserted here.
 
+justitia=/opt/lab/justitia
+cgroups=/sys/fs/cgroup
+
+say() { echo "@lab $*" >/dev/console; }
 tell() { (echo "@ $1"; cat) >>/run/all; } # NAME
 patiently() { # COMMAND...
     local end=$((SECONDS + 60))
@@ -15,8 +19,16 @@ patiently() { # COMMAND...
 # Some commands run until they are interrupted.
 sudo() { timeout --signal INT 60 "$@"; }
 
+unit() { printf '[Unit]\nDefaultDependencies=no\n%b' "$2" >"$1"; } # FILE LINES
 service() { unit "$1.service" "[Service]\nDelegate=yes\nKillMode=process\nStandardError=append:/run/$1.log\n$2\n"; } # NAME LINES
 
+# The bus. systemd connects to it only if the units have these names.
+bus() {
+    echo messagebus:x:100:100::/:/bin/false >>/etc/passwd
+    echo messagebus:x:100: >>/etc/group
+    unit dbus.socket '[Socket]\nListenStream=/run/dbus/system_bus_socket\n'
+    unit dbus.service '[Unit]\nRequires=dbus.socket\n[Service]\nType=notify\nExecStart=/usr/bin/dbus-daemon --system --address=systemd: --nofork --nopidfile --systemd-activation\n'
+}
 # User 1000, app, with a user manager whose cgroup has all controllers of the host's manager.
 user_app() {
     echo app:x:1000:1000::/home/app:/bin/bash >>/etc/passwd
@@ -33,8 +45,10 @@ app() {
     setpriv --reuid 1000 --regid 1000 --init-groups env -i PATH="$PATH" HOME=/home/app USER=app XDG_RUNTIME_DIR=/run/user/1000 \
         DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/1000/bus "$@" </dev/null
 }
+on_bus() { dbus-send --system --print-reply --dest=org.freedesktop.DBus / org.freedesktop.DBus.ListNames | grep -q org.freedesktop.systemd1; }
 
-# Becomes a host of systemd. `units` creates the runtime's units.
+# Becomes a host of systemd. `units` creates the runtime's units. The rest of this script, `check`, is a
+# service too.
 become_systemd() {
     set_up
     cp -a /etc /run/etc && mount --bind /run/etc /etc || give_up "/etc stays read-only"
@@ -49,7 +63,11 @@ become_systemd() {
     cd /run/systemd/system || give_up "no /run"
     units
     service agent "ExecStart=$justitia run --wait --observer proc --listen off"
-    boot_systemd --show-status=false
+    service check "Type=oneshot\nExecStart=$0 check"
+    unit lab.target ''
+    mkdir lab.target.wants && ln -s ../check.service lab.target.wants/
+    exec unshare --pid --fork --mount --mount-proc \
+        /lib/systemd/systemd --system --unit=lab.target --log-target=console --log-level=warning --show-status=false
 }
 
 # A container's root with one static program, built here because there is no registry.
