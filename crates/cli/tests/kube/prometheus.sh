@@ -26,7 +26,11 @@ cat >/run/prometheus.yml <<END
 global: { scrape_interval: 30s }
 scrape_configs: [{ job_name: justitia, static_configs: [{ targets: ["127.0.0.1:9619"] }] }]
 END
-run_agent /run/agent.log --wait
+(
+    echo "$BASHPID" >$cgroups/agent/cgroup.procs
+    exec $justitia run --wait
+) >/run/agent.log 2>&1 </dev/null &
+patiently $justitia status
 pod shop web 11111111-aaaa-bbbb-cccc-000000000002 /burstable
 steady web 0.3
 pod shop db 11111111-aaaa-bbbb-cccc-000000000001 /burstable
