@@ -35,9 +35,10 @@ impl Mapping {
     /// Maps `bytes` bytes, rounded up to whole pages. `writable`: the words may be changed.
     pub fn new(fd: BorrowedFd<'_>, bytes: usize, writable: bool) -> io::Result<Mapping> {
         let bytes = bytes.next_multiple_of(rustix::param::page_size());
-        let protection = match writable {
-            true => ProtFlags::READ | ProtFlags::WRITE,
-            false => ProtFlags::READ,
+        let protection = if writable {
+            ProtFlags::READ | ProtFlags::WRITE
+        } else {
+            ProtFlags::READ
         };
         // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
         let start = unsafe { mmap(null_mut(), bytes, protection, MapFlags::SHARED, fd, 0)? };

@@ -13,8 +13,8 @@ use crate::decision::Member;
 use crate::feedback::controller::{adjust, Controller, Measured};
 use crate::feedback::limits;
 use crate::plan::Watched;
-use crate::share;
 use crate::share::water::{divide, Node};
+use crate::share::{self, Pool};
 use crate::units::{Bytes, Limit};
 use crate::watch::Watch;
 
@@ -23,15 +23,16 @@ use crate::watch::Watch;
 /// without, 75 MB/s with).
 pub(crate) const OVERCOMMIT: f64 = 1.25;
 
-/// Moves the gains and sets the limits. `unread`: the page cache to divide is not known, so limits stay for a while.
+/// Moves the gains and sets the limits. While the page cache to divide is not known, limits stay for some time.
 /// `gated`: the gate orders writers. `steers`: a disk serves by block weight. The feedback must not learn from a step
 /// in which the watch suspends a decision.
 pub(crate) fn order(
     members: &mut [Member],
+    pool: Pool,
     config: &Config,
     watch: &Watch,
-    unread: bool,
-    (gated, steers): (bool, bool),
+    gated: bool,
+    steers: bool,
     elapsed_s: f64,
 ) {
     let participants = participants(members, config.objective, elapsed_s);
@@ -43,6 +44,7 @@ pub(crate) fn order(
     let by_blocks = steers && !watch.lifts(Watched::Gains);
     let held = !gated && !by_blocks && watch.lifts(Watched::Limits);
     move_gains(members, &weights, &config.feedback, held, learns_s);
+    let unread = pool.cache.is_none();
     let blind = unread || members.iter().any(|m| is_unknown_contender(m, config));
     for member in members.iter_mut() {
         release(member, blind, elapsed_s);

@@ -106,15 +106,7 @@ pub fn step(
     let io_cost = disk::any_is_on(&snapshot.devices);
     let (steers, gated) = (bfq || io_cost, gate::orders(gate));
     if may.feedback {
-        let unread = pool.cache.is_none();
-        order::order(
-            &mut members,
-            config,
-            &watch,
-            unread,
-            (gated, steers),
-            elapsed_s,
-        );
+        order::order(&mut members, pool, config, &watch, gated, steers, elapsed_s);
     }
     let serves = gated || disk::any_may_serve(&state.disks, &snapshot.devices);
     let (limited, unlimited) = watch.limits(&mut members, serves || !may.watch);
