@@ -198,11 +198,8 @@ fn get(port: u16) -> Result<justitia_probe::Measurement, justitia_probe::Trouble
 fn an_error_of_the_server_is_a_failed_request_and_one_of_ours_is_trouble() {
     let down = web("HTTP/1.1 503 Unavailable\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(get(down).unwrap().latency_seconds, Some(f64::INFINITY));
-    for unsuited in ["404 Not Found", "301 Moved Permanently"] {
-        let answer = format!("HTTP/1.1 {unsuited}\r\nLocation: /\r\nContent-Length: 0\r\n\r\n");
-        let port = web(answer.leak());
-        assert!(get(port).unwrap_err().cause.contains(&unsuited[..3]));
-    }
+    let missing = web("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+    assert!(get(missing).unwrap_err().cause.contains("404"));
     let fine = web("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     assert!(get(fine).unwrap().latency_seconds.unwrap() < 1.0);
 }

@@ -1,8 +1,8 @@
 //! A URL, and nginx's counters.
 //!
 //! - Latency: that of a GET of the URL, including its body, on a connection that is kept. A status of 500 or
-//!   more is a failed request, so it is slower than any objective. A status of 300 to 499 means that the URL
-//!   is not suitable for a probe: a redirect says nothing of the page that it leads to.
+//!   more is a failed request, so it is slower than any objective. A status of 400 to 499 means that the URL
+//!   is not suitable for a probe.
 //! - With the URL of nginx's `stub_status`, throughput is the growth of its requests. Waiting is the number
 //!   of requests being read or answered beyond those that may be at once (without our own request).
 
@@ -154,10 +154,10 @@ impl Target for Http {
     fn measure(&mut self) -> Result<Measurement, Trouble> {
         let url = &self.config.url;
         let ((status, _), seconds) = timed(|| self.client.get(url))?;
-        if (300..500).contains(&status) {
+        if (400..500).contains(&status) {
             return Err(Trouble::failed(
                 format!("{url} answers {status}"),
-                "name a URL that neither redirects nor needs a login, or present a certificate with --tls-cert",
+                "name a URL that needs no login, or present a certificate with --tls-cert",
             ));
         }
         let failed = status >= 500;

@@ -15,8 +15,6 @@ use super::values::{values, Row, Values};
 /// What precedes a name: of a node with siblings below it, of the last one; and what continues their lines.
 const UNICODE: [&str; 4] = ["├ ", "└ ", "│ ", "  "];
 const ASCII: [&str; 4] = ["|- ", "`- ", "|  ", "   "];
-/// Characters that begin a row of a node that is not at the top.
-pub(super) const BRANCHES: [char; 6] = ['├', '└', '│', '|', '`', ' '];
 
 /// A component of a path, and the nodes below it.
 #[derive(Debug, Default)]

@@ -11,7 +11,6 @@ use super::bars;
 use super::columns::{Column, Field, Shown, CACHE_TEXT};
 use super::format;
 use super::theme::{letter, strong, Theme};
-use super::tree;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
@@ -158,10 +157,13 @@ pub(crate) fn cell(row: &Row, column: Column, theme: Theme, top_share: f64) -> (
     (format::pad(&text, width, column.field.right()), style)
 }
 
+/// Characters that begin a row below another one in the tree.
+const BRANCHES: [char; 6] = ['├', '└', '│', '|', '`', ' '];
+
 /// Cuts a row of the tree that begins with branch lines at its end, and any other name at its front: the ends of
 /// paths and of pods' names differ.
 fn name(row: &Row, width: usize, theme: Theme) -> String {
-    if row.label.starts_with(tree::BRANCHES) {
+    if row.label.starts_with(BRANCHES) {
         format::cut_end(&row.label, width, theme.ellipsis())
     } else {
         format::cut_front(&row.label, width, theme.ellipsis())
