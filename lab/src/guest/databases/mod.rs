@@ -1,7 +1,7 @@
 //! Databases in containers: one boot creates them, each of the others measures one policy.
 //!
 //! [`prepare`] fills an empty data disk. The host keeps it and hands it to every measuring guest, whose
-//! writes are thrown away. [`run`] then executes the steps of every experiment: containers, probes, a full
+//! writes are thrown away. [`run()`] then executes the steps of every experiment: containers, probes, a full
 //! page cache, static limits or the agent, phases. Equal for all policies: the image, the load's seed, and
 //! that a probe declares every container's color.
 
