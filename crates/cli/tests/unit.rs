@@ -42,14 +42,14 @@ END
 ExecStart=
 ExecStart=/opt/lab/justitia run --wait --hand-over --config /run/lab.toml --manage '/work.slice/*'
 ExecStopPost=
-ExecStopPost=-/opt/lab/justitia restore --unless-restarting %n
+ExecStopPost=-/opt/lab/justitia restore --config /run/lab.toml --unless-restarting %n
 StandardOutput=append:/run/justitia.log
 StandardError=append:/run/justitia.log
 END
     cat >justitia-restore.service.d/lab.conf <<END
 [Service]
 ExecStop=
-ExecStop=-/opt/lab/justitia restore
+ExecStop=-/opt/lab/justitia restore --config /run/lab.toml
 StandardOutput=append:/run/restore.log
 StandardError=append:/run/restore.log
 END
@@ -141,6 +141,8 @@ is_active() { [ "$(show ActiveState)" = active ]; }
     rm /run/systemd/system/justitia.service.d/no.conf
     systemctl daemon-reload; systemctl reset-failed justitia; systemctl start justitia
     wait_for 60 limited && echo "limits are set for the last time"
+    # Nobody looks for what it leaves in the directory in use.
+    echo 'state_dir = "/run/other"' >/run/lab.toml
     systemctl stop justitia && echo "stopped: $(show Result)"
     echo "page: $(web ActiveState)"
     as_before && echo "every knob is as before"

@@ -49,7 +49,7 @@ pub enum Reason {
     Rebalance,
     /// Groups contend, and the scheduler would not serve them by their weights.
     WeightsMustHold,
-    /// Groups contend, and the disk's scheduler knows no weights: io.cost serves it.
+    /// Groups contend: io.cost serves the disk by weight, alone or beside BFQ.
     ServeByWeight {
         /// The larger bandwidth of the disk's model.
         bytes_per_s: u64,
@@ -100,7 +100,7 @@ impl fmt::Display for Reason {
             Reason::WeightsMustHold => f.write_str("BFQ's low_latency overrides weights"),
             Reason::ServeByWeight { bytes_per_s } => write!(
                 f,
-                "its scheduler knows no weights: io.cost serves it, as a disk of {:.0} MB/s",
+                "io.cost serves it by weight, as a disk of {:.0} MB/s",
                 *bytes_per_s as f64 / 1e6
             ),
             Reason::KeepFree { reserve, over } => write!(
@@ -255,7 +255,7 @@ pub enum Watched {
     Limits,
     /// The feedback's gains in block weights. The weights themselves are always in force.
     Gains,
-    /// io.cost on disks whose scheduler knows no weights.
+    /// io.cost on disks.
     IoCost,
 }
 

@@ -34,7 +34,8 @@ prior() {
 in_force() {
     local low weight
     read -r low <$light/memory.low
-    read -r weight <$light/io.bfq.weight
+    # Beside io.cost, BFQ has the plain weights, and that of the light pod is the default.
+    read -r weight <$heavy/io.bfq.weight
     ! prior && [ "$low" != 0 ] && [ "$weight" != "default 100" ]
 }
 
@@ -107,6 +108,7 @@ ctr --namespace k8s.io images ls | tell images >>/run/all
 writer light 11111111-aaaa-bbbb-cccc-000000000001 100
 writer heavy 11111111-aaaa-bbbb-cccc-000000000002 600
 light=$cgroups/kubepods/burstable/pod11111111-aaaa-bbbb-cccc-000000000001
+heavy=$cgroups/kubepods/burstable/pod11111111-aaaa-bbbb-cccc-000000000002
 knobs >/run/before
 {
     daemon 1 first
