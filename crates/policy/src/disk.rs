@@ -11,11 +11,11 @@
 //! show the remaining time per request. The largest throughput counts, and it decays slowly.
 //!
 //! The model need not be exact. `io.cost.qos` lets the kernel run slower or faster than the model: faster
-//! while requests wait for io.cost and the disk meets its latency target, slower while it misses the target.
-//! The target follows from the model: the time of a few requests. If groups contend and use what io.cost grants
-//! (`cost.usage`), the kernel runs slower than the model and the disk delivers less than its capacity, io.cost is relaxed after [`RELAX_S`] seconds: the target is
-//! doubled, and the lowest speed rises. The latter is for disks with few tags: the kernel also runs slower
-//! while requests wait for a tag.
+//! while requests wait for io.cost and the disk meets its latency target, slower while it misses the target. The
+//! target follows from the model: the time of a few requests. If groups contend and use what io.cost grants
+//! (`cost.usage`), the kernel runs slower than the model and the disk delivers less than its capacity, io.cost is
+//! relaxed after [`RELAX_S`] seconds: the target is doubled, and the lowest speed rises. The latter is for disks with
+//! few tags: the kernel also runs slower while requests wait for a tag.
 //!
 //! Properties:
 //! - A disk for which somebody else configured io.cost is left alone, and so is a disk whose knobs a foreign
