@@ -8,7 +8,7 @@ use super::*;
 use crate::config::{Mode, Objective};
 use crate::cost::{CostModel, CostQos};
 use crate::order::OVERCOMMIT;
-use crate::plan::{Knob, Reason, Value};
+use crate::plan::{Knob, Phase, Reason, Value};
 use crate::snapshot::{BlockDevice, GateSeen, Reservation, WeightSource};
 use crate::testing::{self, apply, group};
 use crate::units::{Bytes, Limit, Weight};
@@ -477,8 +477,8 @@ fn the_feedback_starts_anew_when_io_cost_begins_to_serve_a_disk() {
     assert_ne!(pass(&mut snapshot), [1.0; 4], "it goes on from there");
 }
 
-/// Gains after half a minute in which the watch has withdrawn limits. `ours`: the agent switched io.cost on first.
-fn gains_without_limits(ours: bool, io_cost_is_on: bool) -> Vec<f64> {
+/// The plan after half a minute in which the watch has withdrawn limits. `ours`: the agent switched io.cost on first.
+fn without_limits(ours: bool, io_cost_is_on: bool) -> Plan {
     let config = Config::default();
     let mut snapshot = contended();
     snapshot.devices = vec![cost_disk()];
@@ -497,15 +497,21 @@ fn gains_without_limits(ours: bool, io_cost_is_on: bool) -> Vec<f64> {
         (state, plan) = step(&state, &snapshot, &config, SECOND);
     }
     assert_eq!(disk::served(&state.disks), usize::from(ours));
-    plan.verdicts.iter().map(|verdict| verdict.gain).collect()
+    plan
 }
 
 #[test]
 fn without_limits_gains_are_learned_while_io_cost_is_on_whoever_switched_it_on() {
-    let learned = |gains: Vec<f64>| gains[0] < 0.5;
-    assert!(learned(gains_without_limits(false, true)), "the operator's");
-    assert!(!learned(gains_without_limits(false, false)));
-    assert!(!learned(gains_without_limits(true, false)), "suspended");
+    let learned = |plan: &Plan| plan.verdicts[0].gain < 0.5;
+    let watched = |plan: &Plan| {
+        let mut findings = plan.watch.iter();
+        findings.any(|f| f.decision == Watched::Gains && f.phase == Phase::InForce)
+    };
+    let operators = without_limits(false, true);
+    assert!(learned(&operators) && watched(&operators));
+    let (off, suspended) = (without_limits(false, false), without_limits(true, false));
+    assert!(!learned(&off) && !watched(&off));
+    assert!(!learned(&suspended), "suspended");
 }
 
 #[test]
