@@ -168,9 +168,8 @@ pub(crate) fn progress(line: Option<fmt::Arguments<'_>>) {
     match line {
         Some(line) => {
             page.text.push('\r');
-            // The line before may have been longer.
-            write!(page, "{line}");
-            page.text.push_str("\x1b[K");
+            // The spaces cover the end of a longer line before.
+            write!(page, "{line}        ");
         }
         None => page.push_str("\n"),
     }

@@ -46,7 +46,7 @@ impl Sealed {
         Ok(sealed)
     }
 
-    /// What was sealed at `dir`; no file is verified.
+    /// The directory that was sealed at `dir`. Verifies no file.
     pub(crate) fn open(dir: &Path) -> Option<Self> {
         let text = fs::read_to_string(dir.join(MANIFEST)).ok()?;
         // Earlier versions had another key for a directory of packages.

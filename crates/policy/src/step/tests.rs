@@ -1,6 +1,8 @@
 //! Single steps on hand-made snapshots. `tests/closed_loop` tests the loop over time against a model.
 
+mod disks;
 mod sharing;
+mod unknown;
 
 use std::collections::BTreeSet;
 
@@ -74,36 +76,6 @@ fn seeing(
     (snapshot, plan)
 }
 
-/// The next agent knows the reads of some groups earlier than those of others.
-#[test]
-fn limits_stay_while_the_bandwidth_of_a_contender_is_unknown() {
-    let config = Config::default();
-    let mut snapshot = contended();
-    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
-    let mut pass = |snapshot: &mut Snapshot, known: usize, elapsed: Duration| {
-        apply(snapshot, &plan);
-        pass_a_second(snapshot, [10_000_000; 4], 900_000);
-        let mut seen = snapshot.clone();
-        for group in &mut seen.groups[1 + known..] {
-            group.traffic.read_bytes = None;
-        }
-        (state, plan) = step(&state, &seen, &config, elapsed);
-    };
-    for _ in 0..20 {
-        pass(&mut snapshot, 4, SECOND);
-    }
-    let lightest = |snapshot: &Snapshot| snapshot.groups[1].knobs.high;
-    assert!(matches!(lightest(&snapshot), Some(Limit::Bytes(_))));
-    for (known, elapsed) in [(0, Duration::ZERO), (1, SECOND), (1, SECOND), (4, SECOND)] {
-        pass(&mut snapshot, known, elapsed);
-        assert!(matches!(lightest(&snapshot), Some(Limit::Bytes(_))));
-    }
-    for _ in 0..60 {
-        pass(&mut snapshot, 1, SECOND);
-    }
-    assert_eq!(lightest(&snapshot), Some(Limit::Max), "unknown for long");
-}
-
 fn after(seconds: u32, stall_us: u64, config: &Config) -> (Snapshot, Plan) {
     seeing(seconds, stall_us, config, |_| ())
 }
@@ -116,33 +88,6 @@ fn reserve_at_first(snapshot: &mut Snapshot, steps: u32) {
         left_s: 60.0,
     };
     snapshot.reservations = (steps < 2).then_some(later).into_iter().collect();
-}
-
-#[test]
-fn another_agent_goes_on_without_a_rate_at_first_and_lifts_no_limit_for_that() {
-    for reserves in [false, true] {
-        let (config, mut snapshot) = (Config::default(), contended());
-        let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
-        for i in 0..8 {
-            apply(&mut snapshot, &plan);
-            pass_a_second(&mut snapshot, [10_000_000; 4], 600_000);
-            if reserves {
-                reserve_at_first(&mut snapshot, i);
-            }
-            (state, plan) = step(&state, &snapshot, &config, SECOND);
-        }
-        apply(&mut snapshot, &plan);
-        // The new agent's counters are larger than those of the last agent. The difference is not a rate.
-        pass_a_second(&mut snapshot, [900_000_000; 4], 600_000);
-        let (_, plan) = step(&state, &snapshot, &config, Duration::ZERO);
-        let lifted = |write: &crate::plan::Write| {
-            write.knob == Knob::MemoryHigh && write.value == Value::Limit(Limit::Max)
-        };
-        assert!(!plan.writes.iter().any(lifted), "{:?}", plan.writes);
-        for verdict in &plan.verdicts {
-            assert_eq!((verdict.bytes_per_s, verdict.contending), (None, true));
-        }
-    }
 }
 
 #[test]
@@ -195,35 +140,6 @@ fn a_limit_of_a_reservation_that_arrives_after_its_end_is_lifted_once_it_can_be_
         snapshot.groups.truncate(5);
         assert!(nobody_is_limited(&snapshot), "{inner}");
     }
-}
-
-#[test]
-fn a_host_that_cannot_be_read_for_a_step_moves_no_limit() {
-    let config = Config::default();
-    let (mut snapshot, plan) = after(10, 900_000, &config);
-    apply(&mut snapshot, &plan);
-    let mut limits = Vec::new();
-    let (mut state, _) = step(&State::default(), &snapshot, &config, Duration::ZERO);
-    for i in 0..12 {
-        pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
-        let mut seen = snapshot.clone();
-        if i == 10 {
-            seen.host.high_watermark = None;
-        }
-        let plan;
-        (state, plan) = step(&state, &seen, &config, SECOND);
-        if i == 10 {
-            limits.extend(
-                plan.writes
-                    .iter()
-                    .filter(|w| w.knob == Knob::MemoryHigh)
-                    .cloned(),
-            );
-        }
-        apply(&mut snapshot, &plan);
-    }
-    assert!(!nobody_is_limited(&snapshot));
-    assert_eq!(limits, []);
 }
 
 /// Knobs written while four writers contend in this mode.
@@ -414,14 +330,6 @@ fn a_foreign_knob_is_left_alone() {
 }
 
 #[test]
-fn a_host_that_cannot_be_read_gets_no_thresholds() {
-    let mut snapshot = contended();
-    snapshot.host.file = None;
-    let (_, plan) = step(&State::default(), &snapshot, &Config::default(), SECOND);
-    assert!(!plan.writes.iter().any(|w| w.knob == Knob::MemoryLow));
-}
-
-#[test]
 fn readers_are_never_limited_by_the_fair_objective() {
     let mut snapshot = contended();
     let (mut state, mut plan) = step(&State::default(), &snapshot, &Config::default(), SECOND);
@@ -441,117 +349,6 @@ fn readers_are_never_limited_by_the_fair_objective() {
         plan.writes.iter().any(|w| w.knob == Knob::MemoryHigh),
         "strict limits readers too"
     );
-}
-
-/// A disk without BFQ whose model is known.
-fn cost_disk() -> BlockDevice {
-    let model = "ctrl=user rbps=9 rseqiops=9 rrandiops=9 wbps=9 wseqiops=9 wrandiops=9";
-    BlockDevice {
-        cost_qos: Some(CostQos::default()),
-        cost_model: Some(CostModel::default()),
-        given_model: CostModel::parse(model),
-        ..BlockDevice::new(GroupId(7 | 1 << 63), "cost:sda")
-    }
-}
-
-#[test]
-fn the_feedback_starts_anew_when_io_cost_begins_to_serve_a_disk() {
-    let config = Config::default();
-    let mut snapshot = contended();
-    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
-    let gains = |state: &State| -> Vec<f64> {
-        let memos = state.groups.values().skip(1);
-        memos.map(|memo| memo.controller.gain()).collect()
-    };
-    let mut pass = |snapshot: &mut Snapshot| {
-        apply(snapshot, &plan);
-        pass_a_second(snapshot, [10_000_000; 4], 900_000);
-        (state, plan) = step(&state, snapshot, &config, SECOND);
-        gains(&state)
-    };
-    (0..5).for_each(|_| drop(pass(&mut snapshot)));
-    let ignored = pass(&mut snapshot);
-    assert!(ignored[0] < 0.8 && ignored[3] > 1.0, "{ignored:?}");
-    snapshot.devices.push(cost_disk());
-    assert_eq!(pass(&mut snapshot), [1.0; 4]);
-    assert_ne!(pass(&mut snapshot), [1.0; 4], "it goes on from there");
-}
-
-/// The plan after half a minute in which the watch has withdrawn limits. `ours`: the agent switched io.cost on first.
-fn without_limits(ours: bool, io_cost_is_on: bool) -> Plan {
-    let config = Config::default();
-    let mut snapshot = contended();
-    snapshot.devices = vec![cost_disk()];
-    if !ours {
-        snapshot.devices[0].given_model = None;
-    }
-    let light = testing::of_groups(vec![group(1, None, "/limited")]);
-    let mut limited = Member::all(&light, Memo::new);
-    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
-    for _ in 0..30 {
-        apply(&mut snapshot, &plan);
-        snapshot.devices[0].cost_qos.as_mut().unwrap().enable = io_cost_is_on;
-        pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
-        limited[0].decision.high = Some((Limit::Bytes(Bytes::ZERO), Reason::AtEntitlement));
-        state.watch.limits(&mut limited, false);
-        (state, plan) = step(&state, &snapshot, &config, SECOND);
-    }
-    assert_eq!(disk::served(&state.disks), usize::from(ours));
-    plan
-}
-
-#[test]
-fn without_limits_gains_are_learned_while_io_cost_is_on_whoever_switched_it_on() {
-    let learned = |plan: &Plan| plan.verdicts[0].gain < 0.5;
-    let watched = |plan: &Plan| {
-        let mut findings = plan.watch.iter();
-        findings.any(|f| f.decision == Watched::Gains && f.phase == Phase::InForce)
-    };
-    let operators = without_limits(false, true);
-    assert!(learned(&operators) && watched(&operators));
-    let (off, suspended) = (without_limits(false, false), without_limits(true, false));
-    assert!(!learned(&off) && !watched(&off));
-    assert!(!learned(&suspended), "suspended");
-}
-
-#[test]
-fn a_failed_read_of_an_idle_group_changes_nothing_for_the_others() {
-    let modes = [Mode::Proportional, Mode::Justitia];
-    for (mode, weight) in modes
-        .into_iter()
-        .flat_map(|mode| [(mode, 1), (mode, 10_000)])
-    {
-        let config = Config::in_mode(mode);
-        let mut snapshot = contended();
-        snapshot.host.swap = Some(Bytes::mib(1000));
-        snapshot.host.file = Some(Bytes::mib(500));
-        snapshot.groups.push(group(6, None, "/idle"));
-        let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
-        snapshot.groups[5].weight = Weight::new(weight).ok();
-        for group in &mut snapshot.groups[1..] {
-            group.memory.file = Some(Bytes::mib(100));
-            group.memory.current = Some(Bytes::mib(400));
-        }
-        for _ in 0..5 {
-            apply(&mut snapshot, &plan);
-            pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
-            (state, plan) = step(&state, &snapshot, &config, SECOND);
-        }
-        let for_others = |snapshot: &Snapshot| {
-            let (_, mut plan) = step(&state, snapshot, &config, SECOND);
-            plan.writes.retain(|write| write.group != GroupId(6));
-            let entitled = plan.verdicts[..4].iter().map(|v| v.entitlement);
-            (entitled.collect::<Vec<_>>(), plan.writes)
-        };
-        let read = for_others(&snapshot);
-        let unread = &mut snapshot.groups[5];
-        *unread = Group {
-            knobs: unread.knobs,
-            weight: unread.weight,
-            ..Group::new(unread.id, "/idle")
-        };
-        assert_eq!(for_others(&snapshot), read, "{mode:?} {weight}");
-    }
 }
 
 #[test]
@@ -611,29 +408,6 @@ fn a_gain_that_was_learned_with_another_weight_is_forgotten() {
 }
 
 #[test]
-fn io_cost_serves_readers_by_weight_once_they_contend() {
-    let run = |contending: bool| {
-        let mut snapshot = contended();
-        snapshot.devices.push(cost_disk());
-        let config = Config::default();
-        let (mut state, mut plan) = step(&State::default(), &snapshot, &config, SECOND);
-        let mut written = BTreeSet::new();
-        for _ in 0..5 {
-            apply(&mut snapshot, &plan);
-            if contending {
-                read_for_a_second(&mut snapshot);
-            }
-            (state, plan) = step(&state, &snapshot, &config, SECOND);
-            written.extend(plan.writes.iter().map(|write| write.knob));
-        }
-        written
-    };
-    let cost = BTreeSet::from([Knob::IoCostModel, Knob::IoCostQos]);
-    assert!(run(true).is_superset(&cost));
-    assert!(run(false).is_disjoint(&cost));
-}
-
-#[test]
 fn groups_that_mix_reads_and_writes_are_limited_at_their_entitlement_whatever_they_get() {
     let mut snapshot = contended();
     let config = Config::default();
@@ -664,79 +438,6 @@ fn a_settled_plan_is_empty() {
         (state, plan) = step(&state, &snapshot, &config, SECOND);
     }
     assert!(plan.writes.is_empty(), "{:?}", plan.writes);
-}
-
-/// Lets a second pass with each of these stalls, on a host with a BFQ disk whose `low_latency` is on. Returns
-/// the writes to the disk in each second.
-fn switched(stalls_us: &[u64], mode: Mode, foreign: bool) -> Vec<Vec<crate::plan::Write>> {
-    let config = Config::in_mode(mode);
-    let mut snapshot = contended();
-    snapshot.devices.push(BlockDevice {
-        low_latency: Some(true),
-        foreign,
-        ..BlockDevice::new(GroupId(7 | 1 << 63), "block:sda")
-    });
-    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
-    let mut seen = Vec::new();
-    for &stall_us in stalls_us {
-        apply(&mut snapshot, &plan);
-        pass_a_second(&mut snapshot, [10_000_000; 4], stall_us);
-        (state, plan) = step(&state, &snapshot, &config, SECOND);
-        let of_disk = plan.writes.iter().enumerate();
-        let of_disk = of_disk.filter(|(_, write)| write.knob == Knob::BfqLowLatency);
-        let of_disk = of_disk.inspect(|(at, _)| assert_eq!(*at, 0, "before the groups"));
-        seen.push(of_disk.map(|(_, write)| write.clone()).collect());
-    }
-    seen
-}
-
-#[test]
-fn low_latency_is_turned_off_by_the_first_contention_and_stays_so() {
-    let mut stalls = vec![0, 0, 900_000];
-    stalls.extend([0; 60]);
-    let seen = switched(&stalls, Mode::Proportional, false);
-    assert!(seen[..2].iter().all(Vec::is_empty), "{seen:?}");
-    let [write] = &seen[2][..] else {
-        panic!("{:?}", seen[2])
-    };
-    assert_eq!(write.group, GroupId(7 | 1 << 63));
-    assert_eq!(write.value, Value::Switch(false));
-    assert_eq!(write.reason, Reason::WeightsMustHold);
-    assert!(seen[3..].iter().all(Vec::is_empty), "once, and for good");
-}
-
-#[test]
-fn low_latency_of_the_user_or_in_another_mode_is_left_alone() {
-    for (mode, foreign) in [
-        (Mode::Proportional, true),
-        (Mode::Justitia, false),
-        (Mode::Observe, false),
-    ] {
-        let seen = switched(&[900_000; 3], mode, foreign);
-        assert!(seen.iter().all(Vec::is_empty), "{mode:?} {seen:?}");
-    }
-}
-
-#[test]
-fn a_disk_that_comes_later_is_turned_off_in_a_lull_too_and_an_unknown_one_is_not() {
-    let (mut snapshot, _) = after(0, 0, &Config::default());
-    let state = step(&State::default(), &snapshot, &Config::default(), SECOND).0;
-    pass_a_second(&mut snapshot, [10_000_000; 4], 900_000);
-    let mut state = step(&state, &snapshot, &Config::default(), SECOND).0;
-    for _ in 0..60 {
-        pass_a_second(&mut snapshot, [0; 4], 0);
-        state = step(&state, &snapshot, &Config::default(), SECOND).0;
-    }
-    for (id, low_latency) in [(8, Some(true)), (9, None)] {
-        snapshot.devices.push(BlockDevice {
-            low_latency,
-            ..BlockDevice::new(GroupId(id), &format!("block:{id}"))
-        });
-    }
-    let (_, plan) = step(&state, &snapshot, &Config::default(), SECOND);
-    let disks = plan.writes.iter();
-    let disks = disks.filter(|write| write.knob == Knob::BfqLowLatency);
-    assert_eq!(disks.map(|write| write.group.0).collect::<Vec<_>>(), [8]);
 }
 
 #[test]

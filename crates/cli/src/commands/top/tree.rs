@@ -12,7 +12,7 @@ use justitia_report::text::printable;
 use super::rows::{wanted, Sort};
 use super::values::{values, Row, Values};
 
-/// What precedes a name: of a node with siblings below it, of the last one; and what continues their lines.
+/// Lines before a name: of a node that has a later sibling, of the last node, and below each of the two.
 const UNICODE: [&str; 4] = ["├ ", "└ ", "│ ", "  "];
 const ASCII: [&str; 4] = ["|- ", "`- ", "|  ", "   "];
 
