@@ -236,7 +236,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub polluter: Option<u64>,
     /// The high load of one container, transactions per second; all other loads and the objectives
-    /// keep their ratio to it (databases)
+    /// keep their ratio to it (databases). Requests per second of the reader, instead of as many as it
+    /// can (worth)
     #[arg(long, value_name = "N")]
     pub rate: Option<u32>,
     /// Size of each database (databases)

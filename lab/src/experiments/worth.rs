@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::containers::ContainerSpec;
 use super::{mib, At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
-use crate::choices::size_in_range;
+use crate::choices::{in_range, size_in_range};
 use crate::load::worth::Worth;
 use crate::load::Load;
 use crate::policy::Policy;
@@ -28,7 +28,7 @@ pub const DESCRIPTION: Description = Description {
     seconds: 150,
     memory_bytes: 1 << 30,
     disk_mb_per_s: 40,
-    options: &["file-size polluter"],
+    options: &["file-size polluter rate"],
     workload: |args, _| Ok(Workload::Worth(Parameters::from_args(args)?)),
 };
 
@@ -43,6 +43,8 @@ pub struct Parameters {
     pub file_bytes: u64,
     /// Size of the scanned file.
     pub scan_bytes: u64,
+    /// Requests per second that the reader is offered.
+    pub rate: Option<u32>,
 }
 
 impl Parameters {
@@ -54,9 +56,13 @@ impl Parameters {
         let parameters = Self {
             file_bytes: args.file_size.unwrap_or(600 << 20),
             scan_bytes: args.polluter.unwrap_or(2 << 30),
+            rate: args.rate,
         };
         size_in_range("--file-size", parameters.file_bytes, 1 << 20, 64 << 30)?;
         size_in_range("--polluter", parameters.scan_bytes, 1 << 20, 64 << 30)?;
+        if let Some(rate) = parameters.rate {
+            in_range("--rate", rate, 1, 1_000_000)?;
+        }
         Ok(parameters)
     }
 }
@@ -71,6 +77,7 @@ impl Setup for Parameters {
             } else {
                 self.file_bytes
             },
+            rate: self.rate,
             quiet_from_s: QUIET_FROM_S,
             scan_from_s: SCAN_FROM_S,
             pressed_from_s: PRESSED_FROM_S,
@@ -94,6 +101,12 @@ impl Setup for Parameters {
     fn table(&self) -> Vec<(&'static str, String)> {
         vec![
             ("the reader's file", mib(self.file_bytes)),
+            (
+                "requests offered to the reader",
+                self.rate.map_or("as many as it can".to_owned(), |rate| {
+                    format!("{rate} per second")
+                }),
+            ),
             ("the scan's file", mib(self.scan_bytes)),
             ("alone from", format!("{QUIET_FROM_S} s")),
             ("the scan begins at", format!("{SCAN_FROM_S} s")),

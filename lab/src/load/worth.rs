@@ -7,7 +7,8 @@ use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::{Seek as _, SeekFrom};
 use std::os::unix::fs::FileExt as _;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,8 @@ use super::{Place, Workload};
 const SCAN_BYTES: usize = 128 << 10;
 /// Bytes of a request of the reader.
 const BLOCK_BYTES: usize = 16 << 10;
+/// Requests of an offered rate come in bursts of this length: a sleep for each would cost more than a request.
+const PACE: Duration = Duration::from_millis(5);
 
 /// The load of one container. Times are seconds after the common start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +35,8 @@ pub struct Worth {
     pub scans: bool,
     /// Size of its file.
     pub file_bytes: u64,
+    /// Requests per second that the reader is offered. Without a rate it reads as fast as it can.
+    pub rate: Option<u32>,
     /// Begin of the reader's quiet phase.
     pub quiet_from_s: u32,
     /// End of the quiet phase, and begin of the scan.
@@ -81,8 +86,19 @@ impl Workload for Worth {
         let file = open(OpenOptions::new().read(true), false, &path)?;
         let (mut rng, mut buffer) = (Rng::new(place.seed, 1), Buffer::new(BLOCK_BYTES));
         let blocks = (self.file_bytes / BLOCK_BYTES as u64).max(1);
-        before.set(Instant::now());
+        let interval = self.rate.map(|rate| Duration::from_secs(1) / rate);
+        let mut due = Instant::now();
+        before.set(due);
         while !page.stopped() {
+            if let Some(interval) = interval {
+                let now = Instant::now();
+                if due > now + PACE {
+                    thread::sleep(due - now);
+                    before.set(Instant::now());
+                }
+                // Requests that are late by more than one pace are dropped, not made up for.
+                due = due.max(now.checked_sub(PACE).unwrap_or(now)) + interval;
+            }
             let offset = rng.below(blocks) * BLOCK_BYTES as u64;
             file.read_exact_at(buffer.get_mut(), offset)
                 .context("pread")?;
@@ -96,11 +112,12 @@ impl Workload for Worth {
 mod tests {
     use super::*;
 
-    fn phases(scans: bool) -> Vec<crate::load::phases::PhaseReport> {
+    fn phases(scans: bool, rate: Option<u32>) -> Vec<crate::load::phases::PhaseReport> {
         let dir = tempfile::tempdir().unwrap();
         let load = Worth {
             scans,
             file_bytes: 1 << 20,
+            rate,
             quiet_from_s: 0,
             scan_from_s: 1,
             pressed_from_s: 1,
@@ -110,14 +127,22 @@ mod tests {
 
     #[test]
     fn a_reader_counts_both_phases_and_a_scan_only_its_own() {
-        let reader = phases(false);
+        let reader = phases(false, None);
         assert!(
             reader.iter().all(|phase| phase.bytes > 1 << 20),
             "{reader:?}"
         );
         assert!(reader[QUIET].seconds < Some(1.1) && reader[PRESSED].seconds < Some(0.8));
-        let scan = phases(true);
+        let scan = phases(true, None);
         assert_eq!((scan[QUIET].ops, scan[QUIET].seconds), (0, None));
         assert!(scan[PRESSED].bytes > 1 << 20);
+    }
+
+    #[test]
+    fn a_reader_makes_no_more_requests_than_it_is_offered() {
+        let offered = phases(false, Some(1000));
+        let requests = offered[QUIET].ops;
+        // The quiet phase is a second long, and a busy machine may drop requests.
+        assert!((300..1020).contains(&requests), "{requests}");
     }
 }
