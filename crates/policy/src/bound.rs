@@ -54,6 +54,9 @@ const LENT_OF_MEMORY: f64 = 1.0 / 64.0;
 /// The same as a part of what the tenant holds. The larger counts: a smaller step is not worth a write.
 const LENT_OF_HELD: f64 = 1.0 / 16.0;
 
+/// Longest time for which a tenant is lent at once, seconds: the next step may come much sooner than the last one did.
+const LENT_S: f64 = 2.0;
+
 /// Room for a tenant's page cache above its share, as a part of the share.
 const TENANTS_ROOM: f64 = 1.0 / 16.0;
 
@@ -129,7 +132,7 @@ pub(crate) fn limit(
         if holder.tenant && !swappable(host, member.group) {
             let held = member.group.memory.current.unwrap_or_default();
             let lent = total.scale(LENT_OF_MEMORY).max(held.scale(LENT_OF_HELD));
-            share = share.min(fair.max(held + lent.scale(elapsed_s)));
+            share = share.min(fair.max(held + lent.scale(elapsed_s.min(LENT_S))));
         }
         // Page cache may exceed the share, because it gives way. A tenant could fill that room with other
         // memory between two steps, and keep it.
@@ -211,16 +214,17 @@ fn bound(member: &mut Member, host: &Host, most: Bytes) {
     } else {
         Bytes::ZERO
     };
-    let other = group.non_file();
-    let other = other.map(|held| held.min(member.memo.bound_other.unwrap_or(held)));
-    member.memo.bound_other = other.or(member.memo.bound_other);
     let swaps = swappable(host, group);
-    let holds = other.and_then(|other| limits::holds(group, least, other, entitled, swaps));
-    let Some(holds) = holds else {
+    let holds = |other: Bytes| limits::holds(group, least, other, entitled, swaps);
+    let Some((other, held)) = group.non_file().and_then(|now| Some((now, holds(now)?))) else {
         member.decision.high = member.decision.high.filter(|_| member.leaf);
         return;
     };
-    let limit = Limit::Bytes(most.max(holds));
+    // Only while the group stands above its share does the bound not follow what it gains.
+    let before = member.memo.bound_other.filter(|_| held > most);
+    let least_held = before.map_or(other, |before| before.min(other));
+    member.memo.bound_other = (held > most).then_some(least_held);
+    let limit = Limit::Bytes(most.max(holds(least_held).unwrap_or(held)));
     let high = member.decision.high.map(|(high, _)| high);
     if high.is_none_or(|high| limit < high) {
         member.decision.high = Some((limit, Reason::ShareOfMemory));

@@ -241,7 +241,7 @@ impl<'a> Member<'a> {
     pub(crate) fn limit_as_before(&mut self) {
         let unread = self.leaf && self.group.non_file().is_none();
         if let Some(high) = self.group.knobs.operator.high.filter(|_| !unread) {
-            self.limit_at(high, Reason::AtEntitlement);
+            self.decision.high = Some((high, Reason::NoContention));
         }
     }
 

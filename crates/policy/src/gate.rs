@@ -20,7 +20,7 @@
 //! Left out: if children of an inner group are idle, their part goes to all groups, not to their siblings.
 //! The gain moves it back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::decision::Member;
 use crate::plan::Feed;
@@ -45,9 +45,8 @@ pub(crate) fn feeds(gate: Option<&GateSeen>, members: &[Member]) -> Vec<Feed> {
     let most = wanted.iter().map(|w| w.weight).fold(0.0, f64::max);
     let scale = HEAVIEST / most.max(HEAVIEST);
     let fed: BTreeMap<GroupId, u32> = gate.fed.iter().copied().collect();
-    let gone = fed
-        .keys()
-        .filter(|&&id| !wanted.iter().any(|w| w.group == id));
+    let stays: BTreeSet<GroupId> = wanted.iter().map(|w| w.group).collect();
+    let gone = fed.keys().filter(|id| !stays.contains(id));
     let mut feeds: Vec<Feed> = gone
         .map(|&group| Feed {
             group,

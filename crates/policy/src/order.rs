@@ -42,8 +42,12 @@ pub(crate) fn order(
     let weights = share::proportions(members, |i| members[i].decision.participant);
     let learns_s = if watch.suspends() { 0.0 } else { elapsed_s };
     let by_blocks = steers && !watch.lifts(Watched::Gains);
-    let held = !gated && !by_blocks && watch.lifts(Watched::Limits);
-    move_gains(members, &weights, &config.feedback, held, learns_s);
+    let lifted = watch.lifts(Watched::Limits);
+    let carried = Carried {
+        by_limits: !gated && !lifted,
+        otherwise: gated || by_blocks,
+    };
+    move_gains(members, &weights, &config.feedback, carried, learns_s);
     let unread = pool.cache.is_none();
     let blind = unread || members.iter().any(|m| is_unknown_contender(m, config));
     for member in members.iter_mut() {
@@ -91,13 +95,20 @@ pub(crate) fn forget_gains(members: &mut [Member], began: bool) {
     }
 }
 
-/// One step of the controllers. `weights`: each member's share of the participants' weight. `held`: nothing carries
-/// gains to the disk.
+/// What carries gains to the disk.
+#[derive(Debug, Clone, Copy)]
+struct Carried {
+    by_limits: bool,
+    /// Block weights or the gate.
+    otherwise: bool,
+}
+
+/// One step of the controllers. `weights`: each member's share of the participants' weight.
 fn move_gains(
     members: &mut [Member],
     weights: &[f64],
     config: &FeedbackConfig,
-    held: bool,
+    carried: Carried,
     elapsed_s: f64,
 ) {
     let mut measured = Vec::new();
@@ -107,14 +118,18 @@ fn move_gains(
         if !decision.participant {
             continue;
         }
+        // At the onset of contention no limit is in force yet.
+        let share = decision.own() + limits::HEADROOM;
+        let share = Some(share).filter(|_| carried.by_limits);
         measured.push(Measured {
             weight,
             rate: member.memo.rates.bytes_per_s().unwrap_or(0.0),
             // A group with a cap has declared that it does not need more.
             unused: member.memo.cap.is_some()
-                || limits::leaves_share_unused(group) && !member.memo.activity.claiming(),
+                || limits::leaves_share_unused(group, decision.ceiling, share)
+                    && !member.memo.activity.claiming(),
             at_floor: limits::stands_at_floor(group, &decision.least, decision.shift.for_others),
-            held,
+            held: !carried.by_limits && !carried.otherwise,
         });
         controllers.push(&mut member.memo.controller);
     }

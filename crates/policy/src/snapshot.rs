@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::color::Declared;
+use crate::feedback::limits::CODE;
 use crate::units::{Bytes, Limit, Weight};
 use crate::worth::Curve;
 
@@ -237,7 +238,7 @@ pub struct Memory {
     pub current: Option<Bytes>,
     /// Page cache: `file - shmem`.
     pub file: Option<Bytes>,
-    /// `file_mapped`: page cache in page tables. Reclaiming it makes code thrash.
+    /// Page cache in page tables ([`Memory::mapped_file`]). Reclaiming it makes code thrash.
     pub file_mapped: Option<Bytes>,
     /// `file_dirty + file_writeback`.
     pub file_dirty: Option<Bytes>,
@@ -251,6 +252,13 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// The mapped page cache of a group whose `memory.stat` says `mapped` for `file_mapped`: the kernel counts mapped
+    /// shared memory with it (`mm/rmap.c`), such as a database's buffers. All of `shmem` may be mapped, but some of the
+    /// mapped page cache is code.
+    pub fn mapped_file(mapped: Bytes, file: Bytes, shmem: Bytes) -> Bytes {
+        (mapped - shmem).max(mapped.min(file).min(CODE))
+    }
+
     /// All memory that is not page cache: anonymous, kernel, shmem, sockets. The two gauges are not read at
     /// the same instant, so the result is at least the anonymous memory.
     pub fn non_file(&self) -> Option<Bytes> {

@@ -113,11 +113,11 @@ pub fn step(
     // While a step rests without io.cost, the disks that it serves otherwise still count.
     let rests = watch.suspends() && disk::served(&state.disks) > 0;
     let steered = watch::gains(&members, steers || rests);
-    if may.guard && !may.feedback {
+    if may.guard && !may.feedback && pool.cache.is_some() {
         members.iter_mut().for_each(Member::limit_as_before);
     }
     caps::limit(&mut members, may.colors);
-    guard::limit_at_shares(&need, &mut members);
+    guard::limit_at_shares(&need, &mut members, pool);
     if may.feedback {
         bound::limit(&mut members, host, pool.cache, unlimited, elapsed_s);
     }
@@ -143,7 +143,8 @@ pub fn step(
         elapsed_s,
     );
     let (before, by_cost) = (disk::served(&state.disks), disk::served(&disks_next));
-    order::forget_gains(&mut members, by_cost > before);
+    let returned = watch.returned(&state.watch, Watched::IoCost);
+    order::forget_gains(&mut members, by_cost > before || returned);
     let by_cost = by_cost > 0 && contention != Contention::None;
     watch.note(&decided(limited, steered, by_cost, may));
     let writes = writes::hold_weights(snapshot.devices.iter().filter(|_| weights_must_hold))

@@ -406,6 +406,9 @@ impl Watch {
         self.between_s = BETWEEN_S;
         if let Some(ln_loss) = comparison.ln_loss().filter(|_| same) {
             trial.judge(ln_loss, max_loss);
+        } else if trial.comparisons == 0 && trial.withdrawals > 0 {
+            // Nothing can be compared here, so the doubt remains.
+            trial.withdraw();
         }
     }
 
@@ -431,6 +434,15 @@ impl Watch {
         let (comparison, trial) = (self.comparison.as_ref(), self.trials.get(&decision));
         comparison.is_some_and(|of| of.is_suspended() && of.decision == decision)
             || trial.is_some_and(|trial| trial.withdrawn_s > 0.0)
+    }
+
+    /// Whether the withdrawal of this kind has ended since the step before.
+    pub(crate) fn returned(&self, before: &Watch, decision: Watched) -> bool {
+        let withdrawn = |watch: &Watch| {
+            let trial = watch.trials.get(&decision);
+            trial.is_some_and(|trial| trial.withdrawn_s > 0.0)
+        };
+        withdrawn(before) && !withdrawn(self)
     }
 
     /// Notes the kinds of decisions that this step made, in force or not.

@@ -46,13 +46,15 @@ impl MemoryStat {
     /// Converts to the policy's type. Page cache is `file - shmem`: without either it is unknown.
     pub fn memory(&self) -> Memory {
         let both = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
+        let shmem = self.shmem.map(Bytes);
+        let file = self.file.zip(shmem);
+        let file = file.map(|(file, shmem)| Bytes(file) - shmem);
+        let mapped = self.file_mapped.zip(file).zip(shmem);
         Memory {
             current: None,
-            file: self
-                .file
-                .zip(self.shmem)
-                .map(|(file, shmem)| Bytes(file.saturating_sub(shmem))),
-            file_mapped: self.file_mapped.map(Bytes),
+            file,
+            file_mapped: mapped
+                .map(|((mapped, file), shmem)| Memory::mapped_file(Bytes(mapped), file, shmem)),
             file_dirty: both(self.file_dirty, self.file_writeback).map(Bytes),
             anon: self.anon.map(Bytes),
             swap: None,

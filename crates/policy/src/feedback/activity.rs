@@ -10,7 +10,7 @@
 //! - It *claims* when it neither stalls enough to contend nor gets its share, but waits for CPUs. On a busy
 //!   host, groups that write above their share hold the CPUs that it needs. A group that waits for nothing
 //!   has what it wants, however little, and claims nothing: a trickle of high weight slows no group down. A
-//!   claim that has no effect within `PATIENCE_S` is suspended for `SUSPENDED_S`, because the page cache of
+//!   claim that has no effect within `PATIENCE_S` is suspended, each time for longer, because the page cache of
 //!   others is not what holds the group back.
 //!
 //! An unknown value changes nothing. Stalls that stay unknown (a group that cannot be read, a kernel without
@@ -45,8 +45,8 @@ const CLAIM_FROM: f64 = 0.25;
 const WORTH_CLAIMING: f64 = 1.1;
 /// Seconds after which a claim is judged.
 const PATIENCE_S: f64 = 30.0;
-/// Seconds for which a claim without effect is suspended.
-const SUSPENDED_S: f64 = 120.0;
+/// Seconds for which a claim without effect is suspended, and the longest time: each further one in turn doubles it.
+const SUSPENDED_S: (f64, f64) = (120.0, 3600.0);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -60,6 +60,8 @@ pub(crate) struct Activity {
     missed_per_s: Option<f64>,
     of_share: Option<f64>,
     claim: Claim,
+    /// Number of claims in turn that had no effect.
+    useless_claims: u32,
     contending: bool,
     mix: Mix,
     /// It moved next to nothing in the last period.
@@ -140,20 +142,28 @@ impl Activity {
         self.of_share = smooth(self.of_share, Some(of_share), elapsed_s);
         let now = self.of_share.unwrap_or(of_share);
         let below = (CLAIM_FROM..1.0).contains(&now);
+        let helps = |from: f64| now >= 0.9 || now >= from * WORTH_CLAIMING;
         self.claim = match self.claim {
             Claim::Suspended { for_s } if for_s > elapsed_s => Claim::Suspended {
                 for_s: for_s - elapsed_s,
             },
             _ if !below => Claim::None,
-            Claim::Standing { for_s, from }
-                if for_s > PATIENCE_S && now < 0.9 && now < from * WORTH_CLAIMING =>
-            {
-                Claim::Suspended { for_s: SUSPENDED_S }
+            Claim::Standing { for_s, from } if for_s > PATIENCE_S && !helps(from) => {
+                let longer = f64::from(1 << self.useless_claims.min(8));
+                self.useless_claims += 1;
+                Claim::Suspended {
+                    for_s: (SUSPENDED_S.0 * longer).min(SUSPENDED_S.1),
+                }
             }
-            Claim::Standing { for_s, from } => Claim::Standing {
-                for_s: for_s + elapsed_s,
-                from,
-            },
+            Claim::Standing { for_s, from } => {
+                if helps(from) {
+                    self.useless_claims = 0;
+                }
+                Claim::Standing {
+                    for_s: for_s + elapsed_s,
+                    from,
+                }
+            }
             Claim::None | Claim::Suspended { .. } => Claim::Standing {
                 for_s: 0.0,
                 from: now,
@@ -164,6 +174,12 @@ impl Activity {
     /// Its tasks stall on I/O or memory; `None`: unknown.
     pub(crate) fn contending(&self) -> Option<bool> {
         self.stalled.map(|_| self.contending)
+    }
+
+    /// It has moved next to nothing for some time.
+    pub(crate) fn rests(&self) -> bool {
+        let moved = self.written_per_s.zip(self.read_per_s);
+        moved.is_some_and(|(written, read)| written + read < IDLE_BYTES_PER_S)
     }
 
     /// It writes about as much as it reads, or more.

@@ -31,7 +31,7 @@ const BLIND_S: f64 = 10.0;
 
 /// Mapped page cache that even the lightest group keeps under a limit: enough for the code of a database
 /// server. A tenant that maps its cache gains no more than this.
-const CODE: Bytes = Bytes::mib(16);
+pub(crate) const CODE: Bytes = Bytes::mib(16);
 
 /// The least that a limit leaves a group, whatever its share of page cache is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -96,18 +96,25 @@ pub(crate) fn blind_limit(group: &Group, least: &Least, blind_s: f64) -> Option<
     (least > now).then_some(Limit::Bytes(least.page_aligned()))
 }
 
-/// True if a larger limit would change nothing: the group stands at the operator's ceiling, or it uses far
-/// less than its limit and has few dirty pages. Dirty pages count because the kernel's dirty limits scale
-/// with the limit.
-pub(crate) fn leaves_share_unused(group: &Group) -> bool {
-    let (knobs, memory) = (&group.knobs, &group.memory);
-    let (Some(Limit::Bytes(high)), Some(current)) = (knobs.high, memory.current) else {
+/// True if a larger limit would change nothing: the group stands at `ceiling`, the most page cache that the operator
+/// allows it, or its page cache is far smaller than its limit allows and has few dirty pages. Dirty pages count because
+/// the kernel's dirty limits scale with the limit. `share`: page cache that counts as its limit while it has none;
+/// `None`: without a limit nothing is known.
+pub(crate) fn leaves_share_unused(
+    group: &Group,
+    ceiling: Option<Bytes>,
+    share: Option<Bytes>,
+) -> bool {
+    let (Some(high), Some(other), Some(file)) =
+        (group.knobs.high, group.non_file(), group.memory.file)
+    else {
         return false;
     };
-    let little =
-        |dirty| current < high.scale(0.85) && dirty < (high - (current - dirty)).scale(0.05);
-    let at_ceiling = |ceiling| Limit::Bytes(high) >= ceiling;
-    knobs.operator.high.is_some_and(at_ceiling) || memory.file_dirty.is_some_and(little)
+    let Some(room) = high.bytes().map(|high| high - other).or(share) else {
+        return false;
+    };
+    let little = |dirty| file < room.scale(0.85) && dirty < (room - (file - dirty)).scale(0.05);
+    ceiling.is_some_and(|most| room >= most) || group.memory.file_dirty.is_some_and(little)
 }
 
 /// True if a smaller limit could not be enforced. `for_others`: page cache it holds for others.

@@ -34,7 +34,7 @@
 
 mod sources;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +42,7 @@ use crate::config::{Config, GuardConfig};
 use crate::decision::Member;
 use crate::plan::{Guarded, Knob, Reason, Value, Write};
 use crate::share::supply::Supply;
+use crate::share::Pool;
 use crate::snapshot::{Group, GroupId, Host, Reservation, Snapshot};
 use crate::units::Bytes;
 use sources::{takes, Source};
@@ -83,7 +84,7 @@ pub(crate) struct Need {
     /// Reserved memory that is not taken up yet.
     reserved: Bytes,
     /// Groups that memory is reserved for, and those below them.
-    owners: Vec<GroupId>,
+    owners: BTreeSet<GroupId>,
     /// Free memory above the watermarks.
     spare: Option<Bytes>,
 }
@@ -180,9 +181,9 @@ fn is_within(path: &str, top: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Limits groups near their share while something is reserved.
-pub(crate) fn limit_at_shares(need: &Need, members: &mut [Member]) {
-    if need.reserved == Bytes::ZERO {
+/// Limits groups near their share while something is reserved. No share is known if the host could not be read.
+pub(crate) fn limit_at_shares(need: &Need, members: &mut [Member], pool: Pool) {
+    if need.reserved == Bytes::ZERO || pool.cache.is_none() {
         return;
     }
     for member in members.iter_mut().filter(|m| m.leaf) {

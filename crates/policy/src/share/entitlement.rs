@@ -18,7 +18,8 @@
 //!
 //! An ancestor's `low` is the sum of `min(usage, low)` of its children: with `memory_recursiveprot`,
 //! protection that the children do not claim is handed to them in proportion to their usage, which would undo
-//! the weights.
+//! the weights. The operator's own value, as far as it protects unmanaged groups below, is added to the sum:
+//! otherwise the children would claim more than the ancestor has, and the kernel would cut them all.
 
 use crate::decision::Member;
 use crate::snapshot::{Group, Host, WeightSource};
@@ -97,17 +98,25 @@ pub(crate) fn protections(host: &Host, members: &[Member], shares: &[Bytes]) -> 
     let vouched = vouched(members);
     let mut low: Vec<Option<Bytes>> = vec![None; members.len()];
     let mut claimed: Vec<Option<Bytes>> = vec![Some(Bytes::ZERO); members.len()];
+    // Of the members below each: the memory they hold, and what the operator protects of it.
+    let mut below = vec![(Bytes::ZERO, Bytes::ZERO); members.len()];
     for (i, member) in members.iter().enumerate().rev() {
         if !vouched[i] {
             low[i] = Some(Bytes::ZERO);
             continue;
         }
         let group = member.group;
+        let operators = group.knobs.operator.low.filter(|_| !group.delegated);
+        let operators = operators.map_or(Bytes::ZERO, |low| low.bytes().unwrap_or(Bytes(u64::MAX)));
+        let current = group.memory.current;
         low[i] = if member.leaf {
             protected_non_file(host, group, shares[i])
                 .map(|other| (other + member.decision.threshold()).page_aligned())
         } else {
-            claimed[i]
+            let (held, protected) = below[i];
+            let unmanaged = current.unwrap_or_default() - held;
+            let beside = (operators - protected).min(unmanaged).page_aligned();
+            claimed[i].map(|sum| sum + beside)
         };
         // The value in force counts: a foreign value is the user's. Below a delegated directory the file is
         // the tenant's, who could raise the protection of root's slices with it, so there our own value
@@ -117,16 +126,19 @@ pub(crate) fn protections(host: &Host, members: &[Member], shares: &[Bytes]) -> 
         } else if group.knobs.foreign.low {
             group.knobs.low.and_then(Limit::bytes)
         } else {
-            let operators = group.knobs.operator.low;
-            let operators =
-                operators.map_or(Bytes::ZERO, |low| low.bytes().unwrap_or(Bytes(u64::MAX)));
             low[i].map(|low| low.max(operators))
         };
         if let Some(p) = member.parent {
             // An unreadable child claims what it last claimed. That is unknown here, so its parent is not
             // lowered. A tenant could hide what it holds, so its unreadable groups claim their threshold and
             // no more.
-            claimed[p] = match (claimed[p], in_force, group.memory.current) {
+            let held = current.unwrap_or_default();
+            below[p].0 = below[p].0 + held;
+            below[p].1 = below[p].1 + operators.min(held);
+            let never_read = member.leaf && member.memo.file.is_none() && group.knobs.low.is_none();
+            claimed[p] = match (claimed[p], in_force, current) {
+                // A group without a memory controller claims nothing.
+                (sum, _, None) if never_read => sum,
                 (Some(sum), Some(low), Some(current)) => Some(sum + low.min(current)),
                 (Some(sum), low, _) if group.delegated => {
                     Some(sum + low.unwrap_or(member.decision.threshold()))

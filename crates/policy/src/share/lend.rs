@@ -7,7 +7,8 @@
 //!    smallest size with the misses of that share, plus room for readahead, dirty and mapped pages. If it
 //!    misses less of late than its curve says, it needs its share. All other groups keep the entitlement
 //!    without lending: groups without such a curve, and groups that write, because dirty limits follow the
-//!    page share.
+//!    page share. An agent that starts has no curves yet, so a loan that was noted stays for a minute without
+//!    one, as long as others leave room for it.
 //! 2. The rest is *lent*. Each reader first takes what it can use of its part by weight. A group that reads
 //!    in order to look needy therefore gains nothing more where others have a use too. The remainder goes by
 //!    weight x additional hits in bytes per second, per byte, over the convex hull of each curve: a cliff is
@@ -22,12 +23,16 @@
 //! Units: bytes, seconds. Properties, each held by a test:
 //! - *incentive*: no group's hit ratio is below that of its plain share or of its entitlement without
 //!   lending, whichever is less;
-//! - *unknown changes nothing*: a group without a curve gets no less than without lending;
-//! - *conservation*: the sum of what is given is at most what there is;
+//! - *unknown changes nothing*: a group without a curve gets no less than without lending, or than its noted loan
+//!   for a minute;
+//! - *conservation*: the sum of what is given is at most what there is, and below an operator's limit at most what
+//!   the limit allows;
 //! - *work-conserving*: no memory that a reader could use is left, except the margin that keeps loans steady;
 //! - *whole or nothing*: no loan ends part of the way up a cliff;
 //! - *no gain by asking*: however fast one reader reads, the others get their part by weight of what is lent;
 //! - *steady*: memory that moved pays back before it moves again.
+
+use std::iter::successors;
 
 use super::tree::{divide, nodes};
 use super::water;
@@ -67,15 +72,8 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// `None`: it does not take part. `fair`: its plain share, or its entitlement without lending if less. `room`: the
-    /// most that it may hold; `None`: no limit above it bounds it and others together.
-    fn of(
-        i: usize,
-        member: &Member<'a>,
-        fair: Bytes,
-        room: Option<Bytes>,
-        down: Bytes,
-    ) -> Option<Reader<'a>> {
+    /// `None`: it does not take part. `fair`: its plain share, or its entitlement without lending if less.
+    fn of(i: usize, member: &Member<'a>, fair: Bytes, down: Bytes) -> Option<Reader<'a>> {
         let (memo, curve) = (&member.memo, member.group.worth.as_ref()?);
         let writes = memo.activity.writer() || memo.activity.mixes();
         if !member.leaf || writes || curve.asked_per_s() <= 0.0 || !curve.tells(fair) {
@@ -88,10 +86,7 @@ impl<'a> Reader<'a> {
         let before = memo.lent.map_or(fair, |lent| lent.need);
         let need = enough.max(before - down).min(fair);
         let useful = curve.need(curve.known(), missed);
-        let most = [memo.demand, room]
-            .into_iter()
-            .flatten()
-            .fold(useful, Bytes::min);
+        let most = memo.demand.map_or(useful, |most| most.min(useful));
         Some(Reader {
             member: i,
             curve,
@@ -146,28 +141,31 @@ pub(crate) fn lend(
     let readers: Vec<Reader> = members
         .iter()
         .enumerate()
-        .filter_map(|(i, member)| {
-            let limited = |&p: &usize| members[p].decision.ceiling.is_some();
-            let room = member.parent.filter(limited).map(|_| today[i]);
-            Reader::of(i, member, fair[i], room, down)
-        })
+        .filter_map(|(i, member)| Reader::of(i, member, fair[i], down))
         .collect();
-    let keeping: Vec<(usize, Lent)> = (0..members.len())
-        .filter_map(|i| Some((i, keeps(&mut members[i], fair[i], elapsed_s)?)))
+    let mut keeping: Vec<Option<Lent>> = members
+        .iter_mut()
+        .zip(&fair)
+        .map(|(member, &fair)| keeps(member, fair, elapsed_s))
         .collect();
-    let mut takes_part = vec![false; members.len()];
-    let theirs = readers.iter().map(|reader| reader.member);
-    for i in theirs.chain(keeping.iter().map(|kept| kept.0)) {
-        takes_part[i] = true;
+    let mut others: Vec<bool> = members.iter().map(|m| m.leaf).collect();
+    for reader in &readers {
+        others[reader.member] = false;
     }
-    let others: Bytes = (0..members.len())
-        .filter(|&i| members[i].leaf)
-        .filter(|&i| !takes_part[i])
-        .map(|i| today[i])
-        .sum();
-    // Includes memory that no group demanded.
-    let lendable = total - others - keeping.iter().map(|(_, lent)| lent.size).sum();
-    let sizes = sizes(&readers, lendable, settles_s);
+    let theirs = |keeping: &[Option<Lent>]| -> Vec<(usize, Bytes)> {
+        let others = (0..others.len()).filter(|&i| others[i]);
+        let holds = |i: usize| keeping[i].map_or(today[i], |lent| lent.size);
+        others.map(|i| (i, holds(i))).collect()
+    };
+    let needs = readers.iter().map(|reader| (reader.member, reader.need));
+    let held = theirs(&keeping).into_iter().chain(needs);
+    if !Left::of(members, total).take_all(held) {
+        // Others are entitled to what the kept loans hold.
+        keeping.fill(None);
+    }
+    let mut left = Left::of(members, total);
+    left.take_all(theirs(&keeping));
+    let sizes = sizes(&readers, &left, settles_s);
     let mut floors = today.to_vec();
     for member in members.iter_mut() {
         member.memo.lent = None;
@@ -176,6 +174,8 @@ pub(crate) fn lend(
         let need = reader.need;
         (reader.member, Lent { need, size })
     });
+    let keeping = keeping.into_iter().enumerate();
+    let keeping = keeping.filter_map(|(i, lent)| Some((i, lent?)));
     for (i, lent) in lent.chain(keeping) {
         let Member { memo, decision, .. } = &mut members[i];
         memo.lent = Some(lent);
@@ -192,6 +192,55 @@ pub(crate) fn lend(
     Some(water::divide(total, &nodes))
 }
 
+/// Memory that is left: in all, and below each group that the operator limits.
+#[derive(Clone)]
+struct Left<'a> {
+    members: &'a [Member<'a>],
+    /// For each member, what its limit leaves; `None`: no limit of its own. The last entry is of all memory.
+    at: Vec<Option<Bytes>>,
+}
+
+impl<'a> Left<'a> {
+    fn of(members: &'a [Member<'a>], total: Bytes) -> Left<'a> {
+        let limits = members.iter().map(|member| member.group.ceiling());
+        Left {
+            members,
+            at: limits.chain([Some(total)]).collect(),
+        }
+    }
+
+    /// What bounds a member: the limits of the groups above it, and all memory.
+    fn above(&self, member: usize) -> impl Iterator<Item = (usize, Bytes)> + '_ {
+        let parent = |&i: &usize| self.members[i].parent;
+        let above = successors(self.members[member].parent, parent);
+        let above = above.chain([self.members.len()]);
+        above.filter_map(|i| Some((i, self.at[i]?)))
+    }
+
+    fn for_member(&self, member: usize) -> Bytes {
+        let least = self.above(member).map(|(_, left)| left).min();
+        least.unwrap_or_default()
+    }
+
+    /// Takes what a member gets. False if that is more than was left.
+    fn take(&mut self, member: usize, bytes: Bytes) -> bool {
+        let fits = bytes <= self.for_member(member);
+        let above: Vec<(usize, Bytes)> = self.above(member).collect();
+        for (i, left) in above {
+            self.at[i] = Some(left - bytes);
+        }
+        fits
+    }
+
+    fn take_all(&mut self, sizes: impl IntoIterator<Item = (usize, Bytes)>) -> bool {
+        let mut fits = true;
+        for (member, bytes) in sizes {
+            fits &= self.take(member, bytes);
+        }
+        fits
+    }
+}
+
 /// The loan of a group of which no curve tells enough for now. It stays for [`KEPT_S`], unless the group writes.
 fn keeps(member: &mut Member, fair: Bytes, elapsed_s: f64) -> Option<Lent> {
     let memo = &mut member.memo;
@@ -203,18 +252,26 @@ fn keeps(member: &mut Member, fair: Bytes, elapsed_s: f64) -> Option<Lent> {
         return None;
     }
     memo.no_curve_s += elapsed_s;
-    memo.lent.filter(|_| memo.no_curve_s < KEPT_S)
+    let lent = memo.lent.filter(|_| memo.no_curve_s < KEPT_S)?;
+    let size = memo.demand.map_or(lent.size, |most| lent.size.min(most));
+    let need = lent.need.min(size);
+    Some(Lent { need, size })
 }
 
 /// The size of each reader: its need and its loan.
-fn sizes(readers: &[Reader], lendable: Bytes, settles_s: &mut f64) -> Vec<Bytes> {
+fn sizes(readers: &[Reader], left: &Left, settles_s: &mut f64) -> Vec<Bytes> {
+    let members = || readers.iter().map(|reader| reader.member);
     let lent = |from: Vec<Bytes>| {
-        let left = lendable.scale(1.0 - STEADY) - from.iter().copied().sum();
+        let mut left = left.clone();
+        for bytes in left.at.iter_mut().flatten() {
+            *bytes = bytes.scale(1.0 - STEADY);
+        }
+        left.take_all(members().zip(from.iter().copied()));
         buy(readers, from, left)
     };
     let anew = lent(readers.iter().map(|r| r.need).collect());
     let kept: Vec<Bytes> = readers.iter().map(Reader::kept).collect();
-    if kept.iter().copied().sum::<Bytes>() > lendable {
+    if !left.clone().take_all(members().zip(kept.iter().copied())) {
         return anew;
     }
     let kept = lent(kept);
@@ -234,23 +291,34 @@ fn sizes(readers: &[Reader], lendable: Bytes, settles_s: &mut f64) -> Vec<Bytes>
     anew
 }
 
-/// Distributes `left` to readers that have a use for more than `sizes`.
-fn buy(readers: &[Reader], mut sizes: Vec<Bytes>, mut left: Bytes) -> Vec<Bytes> {
+/// Distributes what is left to readers that have a use for more than `sizes`.
+fn buy(readers: &[Reader], mut sizes: Vec<Bytes>, mut left: Left) -> Vec<Bytes> {
     let hull = |reader: &Reader, size: Bytes| reader.curve.hull(size, reader.most);
     // A cliff larger than all that is left cannot be bought.
     let buys = |(reader, &size): &(&Reader, &Bytes)| {
         let first = hull(reader, size).into_iter().next();
-        first.is_some_and(|stretch| !stretch.whole || stretch.bytes <= left)
+        first.is_some_and(|stretch| {
+            !stretch.whole || stretch.bytes <= left.for_member(reader.member)
+        })
     };
-    let buyers = readers.iter().zip(&sizes).filter(buys);
-    let weight: f64 = buyers.map(|(reader, _)| reader.weight).sum();
-    let all = left;
-    for (reader, size) in readers.iter().zip(&mut sizes) {
-        let mut part = all
-            .scale(reader.weight / weight.max(f64::MIN_POSITIVE))
-            .min(left);
+    let mut weights = vec![f64::MIN_POSITIVE; left.at.len()];
+    for (reader, _) in readers.iter().zip(&sizes).filter(buys) {
+        for (i, _) in left.above(reader.member) {
+            weights[i] += reader.weight;
+        }
+    }
+    let part = |reader: &Reader| -> Bytes {
+        let parts = left.above(reader.member);
+        let parts = parts.map(|(i, left)| left.scale(reader.weight / weights[i]));
+        parts.min().unwrap_or_default()
+    };
+    let parts: Vec<Bytes> = readers.iter().map(part).collect();
+    for ((reader, size), mut part) in readers.iter().zip(&mut sizes).zip(parts) {
         for stretch in hull(reader, *size) {
-            if !take(&stretch, size, &mut part, &mut left) {
+            let taken = take(&stretch, part.min(left.for_member(reader.member)));
+            left.take(reader.member, taken);
+            (*size, part) = (*size + taken, part - taken);
+            if taken < stretch.bytes {
                 break;
             }
         }
@@ -265,26 +333,24 @@ fn buy(readers: &[Reader], mut sizes: Vec<Bytes>, mut left: Bytes) -> Vec<Bytes>
     offers.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut done = vec![false; readers.len()];
     for (_, i, stretch) in offers {
-        let mut part = left;
+        let member = readers[i].member;
         if !done[i] {
-            done[i] = !take(&stretch, &mut sizes[i], &mut part, &mut left);
+            let taken = take(&stretch, left.for_member(member));
+            left.take(member, taken);
+            sizes[i] = sizes[i] + taken;
+            done[i] = taken < stretch.bytes;
         }
     }
     sizes
 }
 
-/// Takes a stretch, or the part of it that fits; takes a cliff only as a whole. False if it did not fit.
-fn take(stretch: &Stretch, size: &mut Bytes, part: &mut Bytes, left: &mut Bytes) -> bool {
-    let fits = stretch.bytes <= *part;
-    let taken = match (fits, stretch.whole) {
-        (true, _) => stretch.bytes,
-        (false, true) => Bytes::ZERO,
-        (false, false) => *part,
-    };
-    *size = *size + taken;
-    *part = *part - taken;
-    *left = *left - taken;
-    fits
+/// The bytes of a stretch that fit into `room`; a cliff fits only as a whole.
+fn take(stretch: &Stretch, room: Bytes) -> Bytes {
+    match stretch.bytes <= room {
+        true => stretch.bytes,
+        false if stretch.whole => Bytes::ZERO,
+        false => room,
+    }
 }
 
 #[cfg(test)]
