@@ -75,8 +75,7 @@ pub fn step(
     elapsed: Duration,
 ) -> (State, Plan) {
     let (host, gate) = (&snapshot.host, snapshot.gate.as_ref());
-    let elapsed_s = elapsed.as_secs_f64();
-    let may = Capabilities::of(config);
+    let (may, elapsed_s) = (Capabilities::of(config), elapsed.as_secs_f64());
 
     let mut members = Member::all(snapshot, |group| {
         let before = state.groups.get(&group.id);
@@ -143,8 +142,8 @@ pub fn step(
         elapsed_s,
     );
     let (before, by_cost) = (disk::served(&state.disks), disk::served(&disks_next));
-    let returned = watch.returned(&state.watch, Watched::IoCost);
-    order::forget_gains(&mut members, by_cost > before || returned);
+    let began = by_cost > before || watch.returned(&state.watch, Watched::IoCost);
+    order::forget_gains(&mut members, began);
     let by_cost = by_cost > 0 && contention != Contention::None;
     watch.note(&decided(limited, steered, by_cost, may));
     let writes = writes::hold_weights(snapshot.devices.iter().filter(|_| weights_must_hold))
