@@ -458,6 +458,9 @@ impl Observer {
                 if knobs {
                     observation.knobs_read.push(tracked.seen.id);
                 }
+                if managed && !self.calm && turn % STANDS == 0 {
+                    tracked.look_at_devices(&mut self.buffer);
+                }
                 true
             }
             Err(error) => {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use justitia_cgroup::{Activity, Buffer, CgroupFs, Error, Gauges, Group, Want};
+use justitia_cgroup::{Activity, Buffer, CgroupFs, Device, Error, Gauges, Group, Want};
 use justitia_policy::snapshot::{
     self, Ages, CacheCounters, GroupId, Knobs, Snapshot, Traffic, WeightSource,
 };
@@ -42,6 +42,24 @@ const SETS_UP: Duration = Duration::from_secs(10);
 /// Stall below this, microseconds per full read, is no activity.
 const QUIET_STALL_US: u64 = 1_000;
 
+/// What a block device carried before its group was first looked at counts up to this many bytes.
+const CARRIED_BEFORE: u64 = 16 << 20;
+/// Bytes that a device carried count half after each look.
+const FADES: f64 = 0.5;
+/// A device that carried less of late than this part of a group's bytes, and less than this many, is not one that it
+/// uses: code may come from elsewhere.
+const USED: (f64, f64) = (1.0 / 16.0, 4e6);
+
+/// What one block device carried for a group.
+#[derive(Debug)]
+struct Carried {
+    device: Device,
+    /// Bytes in all.
+    bytes: u64,
+    /// Bytes of late.
+    lately: f64,
+}
+
 /// One group that is watched.
 #[derive(Debug)]
 pub(crate) struct Tracked {
@@ -58,6 +76,7 @@ pub(crate) struct Tracked {
     /// The same for memory and for `cpu.pressure`, which may stand longer.
     memory_at: Option<(u64, Instant)>,
     cpu_at: Option<(u64, Instant)>,
+    carried: Vec<Carried>,
     /// Has watched groups below it.
     pub(crate) inner: bool,
     /// Time at which it was first seen; `None` for groups of the first tick.
@@ -91,6 +110,7 @@ impl Tracked {
             read_at: None,
             memory_at: None,
             cpu_at: None,
+            carried: Vec::new(),
             inner: false,
             born: (tick > 1).then(Instant::now),
             recorded: [None; 2],
@@ -246,6 +266,38 @@ impl Tracked {
         }
     }
 
+    /// Looks at which devices carry its traffic. Without the io controller they stay unknown.
+    pub(crate) fn look_at_devices(&mut self, buffer: &mut Buffer) {
+        let carried = &mut self.carried;
+        for seen in carried.iter_mut() {
+            seen.lately *= FADES;
+        }
+        // A device that cannot be read carries nothing more.
+        let _ = self.group.io_bytes(buffer, |device, now| {
+            let bytes = now
+                .read
+                .unwrap_or(0)
+                .saturating_add(now.written.unwrap_or(0));
+            if let Some(seen) = carried.iter_mut().find(|seen| seen.device == device) {
+                seen.lately += bytes.saturating_sub(seen.bytes) as f64;
+                seen.bytes = bytes;
+            } else {
+                carried.push(Carried {
+                    device,
+                    bytes,
+                    lately: bytes.min(CARRIED_BEFORE) as f64,
+                });
+            }
+        });
+        let all: f64 = carried.iter().map(|seen| seen.lately).sum();
+        let used = |seen: &&Carried| seen.lately >= (all * USED.0).clamp(1.0, USED.1);
+        self.seen.devices = carried
+            .iter()
+            .filter(used)
+            .map(|seen| number(seen.device))
+            .collect();
+    }
+
     /// True if a full read shows a significant change.
     fn differs_from(&self, memory: &snapshot::Memory, pressure: &snapshot::Pressure) -> bool {
         let (before, stalls) = (&self.seen.memory, &self.seen.pressure);
@@ -278,6 +330,11 @@ impl Tracked {
     }
 }
 
+/// A device's number, as the kernel packs it (`include/linux/kdev_t.h`).
+fn number(device: Device) -> u64 {
+    u64::from(device.major) << 20 | u64::from(device.minor)
+}
+
 /// True if a value changed by more than a tolerance; becoming known or unknown is a change.
 fn differs(before: Option<u64>, now: Option<u64>, tolerance: u64) -> bool {
     match (before, now) {
@@ -291,7 +348,7 @@ fn differs(before: Option<u64>, now: Option<u64>, tolerance: u64) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use justitia_cgroup::FakeFs;
+    use justitia_cgroup::{FakeFs, Fault};
     use justitia_policy::units::Limit;
     use proptest::prelude::*;
 
@@ -324,6 +381,37 @@ mod tests {
                 fake.rmdir(&below);
             }
         }
+    }
+
+    #[test]
+    fn a_group_uses_the_devices_that_carry_much_of_what_it_moves_of_late() {
+        let (fake, mut tracked) = managed();
+        let [code, data] = [0, 16].map(|minor| Device { major: 8, minor });
+        let mut buffer = Buffer::new();
+        let mut after = |code_bytes: u64, data_bytes: u64| {
+            fake.update("/a", |group| {
+                group.io = [(code, (code_bytes, 0)), (data, (0, data_bytes))].into();
+            });
+            tracked.look_at_devices(&mut buffer);
+            tracked.seen.devices.clone()
+        };
+        let both = [number(code), number(data)];
+        assert_eq!(after(0, 0), []);
+        assert_eq!(
+            after(1 << 20, 1 << 20),
+            both,
+            "at the start it loads its code"
+        );
+        for second in 2..10 {
+            after(1 << 20, second << 27);
+        }
+        assert_eq!(after(1 << 20, 10 << 27), both[1..]);
+        assert_eq!(after(100 << 20, 11 << 27), both, "it reads from both");
+        fake.inject("/a", "io.stat", Fault::Absent);
+        for _ in 0..40 {
+            tracked.look_at_devices(&mut buffer);
+        }
+        assert_eq!(tracked.seen.devices, []);
     }
 
     /// Changes to a busy group in one tick.

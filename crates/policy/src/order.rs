@@ -4,9 +4,13 @@
 //!   objective orders them ([`crate::objective`]). The sum of their entitlements is divided among them by weight
 //!   times gain ([`crate::feedback::controller`]), and `memory.high` limits each at its part. A single contender
 //!   needs no order and gets no limit.
+//! - Only groups that use a disk together, or through others, are ordered against each other: what one does not get of
+//!   one disk is no use to a group on another.
 //! - Other groups that mix reads with writes are limited at their entitlement, which the feedback does not
 //!   change. Other readers are not limited. All groups keep their protection.
 //! - Writers that the closed gate of the kernel module orders get no limit ([`crate::gate`]).
+
+use std::collections::BTreeSet;
 
 use crate::config::{Config, FeedbackConfig, Objective};
 use crate::decision::Member;
@@ -35,11 +39,7 @@ pub(crate) fn order(
     steers: bool,
     elapsed_s: f64,
 ) {
-    let participants = participants(members, config.objective, elapsed_s);
-    for &i in &participants {
-        members[i].decision.participant = true;
-    }
-    let weights = share::proportions(members, |i| members[i].decision.participant);
+    let sets = participants(members, config.objective, elapsed_s);
     let learns_s = if watch.suspends() { 0.0 } else { elapsed_s };
     let by_blocks = steers && !watch.lifts(Watched::Gains);
     let lifted = watch.lifts(Watched::Limits);
@@ -47,45 +47,94 @@ pub(crate) fn order(
         by_limits: !gated && !lifted,
         otherwise: gated || by_blocks,
     };
-    move_gains(members, &weights, &config.feedback, carried, learns_s);
+    for set in &sets {
+        move_gains(members, set, &config.feedback, carried, learns_s);
+    }
     let unread = pool.cache.is_none();
     let blind = unread || members.iter().any(|m| is_unknown_contender(m, config));
     for member in members.iter_mut() {
         release(member, blind, elapsed_s);
     }
     if !unread {
-        limit_participants(members, &participants, &weights, gated);
-        limit_mixed(members, participants.len());
+        for set in &sets {
+            limit_participants(members, set, gated);
+        }
+        limit_mixed(members, sets.iter().map(|set| set.members.len()).sum());
     }
 }
 
-/// The groups that take part: contenders whose bandwidth a page share moves, and groups that claim. Indices
-/// in increasing order; empty if there is nothing to order.
-fn participants(members: &mut [Member], objective: Objective, elapsed_s: f64) -> Vec<usize> {
-    let candidates: Vec<(usize, f64)> = (0..members.len())
+/// Participants that are ordered against each other.
+struct Ordered {
+    /// Indices in increasing order, at least two.
+    members: Vec<usize>,
+    /// Of each member of the snapshot, its share of the participants' weight; 0 for others.
+    weights: Vec<f64>,
+}
+
+/// The groups that take part: contenders whose bandwidth a page share moves, and groups that claim. Empty if there is
+/// nothing to order.
+fn participants(members: &mut [Member], objective: Objective, elapsed_s: f64) -> Vec<Ordered> {
+    let candidates: Vec<usize> = (0..members.len())
         .filter(|&i| members[i].leaf && members[i].group.non_file().is_some())
         .filter(|&i| {
             // A blocked group moves no bytes either, but it stalls.
             let activity = &members[i].memo.activity;
             (!activity.idle || members[i].contends()) && objective.orders(activity.writer())
         })
-        .filter_map(|i| Some((i, members[i].memo.rates.bytes_per_s()?)))
+        .filter(|&i| members[i].memo.rates.bytes_per_s().is_some())
         .collect();
-    let shares = share::proportions(members, |i| {
-        candidates.binary_search_by_key(&i, |c| c.0).is_ok()
-    });
-    let total: f64 = candidates.iter().map(|c| c.1).sum();
-    for &(i, rate) in &candidates {
-        let of_share = rate / (total * shares[i]).max(1.0);
-        members[i].memo.activity.judge_claim(of_share, elapsed_s);
+    let mut ordered = Vec::new();
+    for set in on_one_disk(members, &candidates) {
+        let weights_of = |members: &[Member], set: &[usize]| {
+            share::proportions(members, |i| set.binary_search(&i).is_ok())
+        };
+        let rate = |member: &Member| member.memo.rates.bytes_per_s().unwrap_or_default();
+        let shares = weights_of(members, &set);
+        let total: f64 = set.iter().map(|&i| rate(&members[i])).sum();
+        for &i in &set {
+            let of_share = rate(&members[i]) / (total * shares[i]).max(1.0);
+            members[i].memo.activity.judge_claim(of_share, elapsed_s);
+        }
+        let takes_part = |i: &usize| members[*i].contends() || members[*i].memo.activity.claiming();
+        let part: Vec<usize> = set.into_iter().filter(takes_part).collect();
+        if part.len() >= 2 && part.iter().any(|&i| members[i].contends()) {
+            for &i in &part {
+                members[i].decision.participant = true;
+            }
+            let weights = weights_of(members, &part);
+            ordered.push(Ordered {
+                members: part,
+                weights,
+            });
+        }
     }
-    let takes_part = |i: &usize| members[*i].contends() || members[*i].memo.activity.claiming();
-    let participants: Vec<usize> = candidates.iter().map(|c| c.0).filter(takes_part).collect();
-    if participants.len() >= 2 && participants.iter().any(|&i| members[i].contends()) {
-        participants
-    } else {
-        Vec::new()
+    ordered
+}
+
+/// Divides groups into sets that use a disk together, or through others. A contender whose disks are not known may
+/// use all. Indices in increasing order, before and after.
+pub(crate) fn on_one_disk(members: &[Member], groups: &[usize]) -> Vec<Vec<usize>> {
+    let devices = |i: usize| &members[i].group.devices;
+    let unknown = |i: &&usize| devices(**i).is_empty() && members[**i].contends();
+    if groups.iter().any(|i| unknown(&i)) {
+        return vec![groups.to_vec()];
     }
+    let mut sets: Vec<(BTreeSet<u64>, Vec<usize>)> = Vec::new();
+    for &i in groups {
+        let mut joined: (BTreeSet<u64>, Vec<usize>) =
+            (devices(i).iter().copied().collect(), vec![i]);
+        sets.retain_mut(|(used, set)| {
+            let apart = used.is_disjoint(&joined.0);
+            if !apart {
+                joined.0.append(used);
+                joined.1.append(set);
+            }
+            apart
+        });
+        joined.1.sort_unstable();
+        sets.push(joined);
+    }
+    sets.into_iter().map(|(_, set)| set).collect()
 }
 
 /// Forgets the gains if io.cost began to serve a disk: they made up for a disk that ignored weights.
@@ -103,19 +152,19 @@ struct Carried {
     otherwise: bool,
 }
 
-/// One step of the controllers. `weights`: each member's share of the participants' weight.
+/// One step of the controllers of these participants.
 fn move_gains(
     members: &mut [Member],
-    weights: &[f64],
+    set: &Ordered,
     config: &FeedbackConfig,
     carried: Carried,
     elapsed_s: f64,
 ) {
     let mut measured = Vec::new();
     let mut controllers = Vec::new();
-    for (member, &weight) in members.iter_mut().zip(weights) {
+    for (member, &weight) in members.iter_mut().zip(&set.weights) {
         let (group, decision) = (member.group, &member.decision);
-        if !decision.participant {
+        if weight <= 0.0 {
             continue;
         }
         // At the onset of contention no limit is in force yet.
@@ -134,7 +183,8 @@ fn move_gains(
         controllers.push(&mut member.memo.controller);
     }
     adjust(&mut controllers, &measured, config, elapsed_s);
-    for member in members.iter_mut().filter(|m| m.decision.participant) {
+    for &i in &set.members {
+        let member = &mut members[i];
         member.decision.of_ideal = member.memo.controller.filtered_of_ideal;
         member.decision.gain = member.memo.controller.gain();
     }
@@ -173,12 +223,11 @@ fn release(member: &mut Member, blind: bool, elapsed_s: f64) {
 /// Divides the sum of the participants' entitlements among them, by weight times gain. Page cache that a
 /// group holds for others does not count: the limit leaves room for it above the share. The operator's limit on an
 /// ancestor bounds the sum of the shares below it.
-fn limit_participants(
-    members: &mut [Member],
-    participants: &[usize],
-    weights: &[f64],
-    gated: bool,
-) {
+fn limit_participants(members: &mut [Member], set: &Ordered, gated: bool) {
+    let Ordered {
+        members: participants,
+        weights,
+    } = set;
     let entitled: Bytes = participants
         .iter()
         .map(|&i| members[i].decision.own())
@@ -186,7 +235,7 @@ fn limit_participants(
     let node = |(i, member): (usize, &Member)| {
         let Member { memo, decision, .. } = member;
         let part = ((weights[i] * decision.gain * 1e9) as u64).max(1);
-        let part = decision.participant.then_some(part);
+        let part = (weights[i] > 0.0).then_some(part);
         let most = decision.ceiling.into_iter().chain(memo.cap).min();
         Node {
             // Groups below an ancestor without a limit compete with all others.

@@ -133,6 +133,9 @@ pub struct Group {
     /// Page-cache counters, if an observer counts them.
     #[serde(default)]
     pub cache: CacheCounters,
+    /// Numbers of the block devices that carried much of what it read and wrote of late. Empty: not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<u64>,
     /// Pressure stall totals.
     pub pressure: Pressure,
     /// Present values of its knobs.
@@ -183,6 +186,7 @@ impl Group {
             memory: Memory::default(),
             traffic: Traffic::default(),
             cache: CacheCounters::default(),
+            devices: Vec::new(),
             pressure: Pressure::default(),
             knobs: Knobs::default(),
             read_after_s: None,

@@ -223,19 +223,25 @@ fn remember(before: &Memo, group: &Group, config: &Config, elapsed_s: f64) -> Me
     }
 }
 
-/// Proportionality variation and share error of the contending groups; `None`: fewer than two contend.
+/// Proportionality variation and share error of the contending groups, the largest of any disk; `None`: no two contend
+/// for one.
 fn unfairness(members: &[Member]) -> (Option<f64>, Option<f64>) {
-    let contenders = members.iter().filter(|m| m.leaf && m.contends());
-    let (weights, rates): (Vec<u32>, Vec<f64>) = contenders
-        .filter_map(|m| Some((m.group.weight?.get(), m.memo.rates.bytes_per_s()?)))
-        .unzip();
-    if weights.len() < 2 {
-        return (None, None);
+    let contends = |&i: &usize| members[i].leaf && members[i].contends();
+    let contenders: Vec<usize> = (0..members.len()).filter(contends).collect();
+    let (mut pv, mut share_error) = (None, None);
+    for set in order::on_one_disk(members, &contenders) {
+        let of = |&i: &usize| {
+            let Member { group, memo, .. } = &members[i];
+            Some((group.weight?.get(), memo.rates.bytes_per_s()?))
+        };
+        let (weights, rates): (Vec<u32>, Vec<f64>) = set.iter().filter_map(of).unzip();
+        if weights.len() >= 2 {
+            let larger = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
+            pv = larger(pv, metrics::proportionality_variation(&weights, &rates));
+            share_error = larger(share_error, metrics::share_error(&weights, &rates));
+        }
     }
-    (
-        metrics::proportionality_variation(&weights, &rates),
-        metrics::share_error(&weights, &rates),
-    )
+    (pv, share_error)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Single steps on hand-made snapshots. `tests/closed_loop` tests the loop over time against a model.
 
 mod disks;
+mod several_disks;
 mod sharing;
 mod unknown;
 

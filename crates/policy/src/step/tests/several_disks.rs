@@ -1,0 +1,76 @@
+//! Groups are ordered only against groups that use the same disk.
+
+use super::*;
+
+const FAST: u64 = 1;
+const SLOW: u64 = 2;
+
+/// The limits of four equal writers that write this fast after 60 s, and the last plan. Each uses these disks.
+fn limits(devices: [&[u64]; 4], bytes_per_s: [u64; 4]) -> (Vec<Limit>, Plan) {
+    let (config, mut snapshot) = (Config::default(), contended());
+    for (group, devices) in snapshot.groups[1..].iter_mut().zip(devices) {
+        group.weight = Some(Weight::DEFAULT);
+        group.devices = devices.to_vec();
+    }
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+    for _ in 0..60 {
+        apply(&mut snapshot, &plan);
+        pass_a_second(&mut snapshot, bytes_per_s, 900_000);
+        (state, plan) = step(&state, &snapshot, &config, SECOND);
+    }
+    apply(&mut snapshot, &plan);
+    let limits = snapshot.groups[1..].iter().map(|group| group.knobs.high);
+    (limits.map(Option::unwrap).collect(), plan)
+}
+
+#[test]
+fn a_writer_alone_on_its_disk_is_not_ordered_against_writers_on_another() {
+    let mb_per_s = [500_000_000, 10_000_000, 10_000_000, 10_000_000];
+    let (apart, plan) = limits([&[FAST], &[SLOW], &[SLOW], &[SLOW]], mb_per_s);
+    assert_eq!(apart[0], Limit::Max);
+    assert!(
+        apart[1..].iter().all(|limit| *limit != Limit::Max),
+        "{apart:?}"
+    );
+    assert!(plan.pv < Some(0.01), "equal on each disk: {:?}", plan.pv);
+    for together in [[&[SLOW][..]; 4], [&[FAST, SLOW], &[SLOW], &[SLOW], &[SLOW]]] {
+        let (together, plan) = limits(together, mb_per_s);
+        assert!(together[0] < together[1], "{together:?}");
+        assert!(plan.pv > Some(0.5), "{:?}", plan.pv);
+    }
+}
+
+#[test]
+fn writers_on_two_disks_are_ordered_on_each_of_them() {
+    let (limits, plan) = limits(
+        [&[FAST], &[FAST], &[SLOW], &[SLOW]],
+        [400_000_000, 200_000_000, 10_000_000, 20_000_000],
+    );
+    assert!(limits[0] < limits[1] && limits[2] > limits[3], "{limits:?}");
+    let gains = plan.verdicts.iter().map(|verdict| verdict.gain.ln());
+    let gains: Vec<f64> = gains.collect();
+    assert!((gains[0] + gains[1]).abs() < 0.5, "{gains:?}");
+    assert!((gains[2] + gains[3]).abs() < 0.5, "{gains:?}");
+}
+
+#[test]
+fn groups_that_share_a_disk_through_others_are_ordered_together() {
+    let devices: [&[u64]; 5] = [&[1], &[2], &[3], &[1, 3], &[]];
+    let mut snapshot = contended();
+    snapshot
+        .groups
+        .extend((6..8).map(|id| group(id, Some(1), "/app/d")));
+    for (group, devices) in snapshot.groups[1..].iter_mut().zip(devices) {
+        group.devices = devices.to_vec();
+    }
+    let members = Member::all(&snapshot, Memo::new);
+    let sets = order::on_one_disk(&members, &[1, 2, 3, 4, 5]);
+    assert_eq!(sets, [vec![2], vec![1, 3, 4], vec![5]]);
+}
+
+#[test]
+fn a_contender_whose_disks_are_not_known_is_ordered_against_all() {
+    let mb_per_s = [500_000_000, 10_000_000, 10_000_000, 10_000_000];
+    let (limits, _) = limits([&[FAST], &[SLOW], &[SLOW], &[]], mb_per_s);
+    assert!(limits[0] < limits[1], "{limits:?}");
+}
