@@ -348,7 +348,8 @@ fn differs(before: Option<u64>, now: Option<u64>, tolerance: u64) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use justitia_cgroup::{FakeFs, Fault};
+    use justitia_cgroup::fake::Fault;
+    use justitia_cgroup::FakeFs;
     use justitia_policy::units::Limit;
     use proptest::prelude::*;
 
@@ -396,7 +397,7 @@ mod tests {
             tracked.seen.devices.clone()
         };
         let both = [number(code), number(data)];
-        assert_eq!(after(0, 0), []);
+        assert!(after(0, 0).is_empty());
         assert_eq!(
             after(1 << 20, 1 << 20),
             both,
@@ -411,7 +412,7 @@ mod tests {
         for _ in 0..40 {
             tracked.look_at_devices(&mut buffer);
         }
-        assert_eq!(tracked.seen.devices, []);
+        assert!(tracked.seen.devices.is_empty());
     }
 
     /// Changes to a busy group in one tick.
