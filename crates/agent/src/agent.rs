@@ -331,13 +331,16 @@ impl Agent {
 
     /// Saves the state for the next agent.
     fn save(&mut self) -> Result<()> {
-        let seen = self.observed_at.map_or(Duration::ZERO, |at| at.elapsed());
+        let now = Instant::now();
+        let observed_at = self.observed_at.unwrap_or(now);
+        let seen = now.saturating_duration_since(observed_at);
         let left = Handover {
             mode: self.settings.mode,
             at: self.fs.now_boottime().saturating_sub(seen),
             state: &*self.state,
             owners: self.applier.owners.clone(),
-            reservations: self.reservations.holding(Instant::now()),
+            // Their time left counts from the same time.
+            reservations: self.reservations.holding(observed_at),
             gate_asked: self.gate_asked,
         };
         left.save(&self.settings.state_dir, &self.boot)
@@ -450,6 +453,13 @@ impl Agent {
                 self.log
                     .info(format_args!("restart the agent to use another {key}"));
             }
+        }
+        let held = self.settings.state_dir.display();
+        if settings.state_dir != self.settings.state_dir {
+            // The unit's last resort looks into the directory that the file names.
+            self.log.warn(format_args!(
+                "if the agent is killed before, restore the knobs with 'justitia restore --state-dir {held}'"
+            ));
         }
         settings.state_dir.clone_from(&self.settings.state_dir);
         settings.socket.clone_from(&self.settings.socket);

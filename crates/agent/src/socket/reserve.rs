@@ -92,7 +92,7 @@ fn taken_in(board: &Board, name: &str, bytes: Bytes, for_ms: u64) -> Result<Answ
         path,
         bytes,
         for_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
-        managed: group.is_some_and(|group| group.weight.is_some()),
+        managed: group.is_some(),
     }))
 }
 

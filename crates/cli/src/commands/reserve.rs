@@ -109,7 +109,7 @@ fn words(reserved: &Reserved) -> Page {
     );
     if !reserved.managed {
         text.push_str(
-            "  the group does not exist yet or is not managed: the reservation does not shrink by what it takes\n",
+            "  the group does not exist yet, or nothing in it is managed: the reservation does not shrink by what it takes\n",
         );
     }
     text
