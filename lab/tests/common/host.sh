@@ -38,12 +38,12 @@ run_agent() { # LOG ARGUMENTS...
 }
 
 # Writes files of a group again and again.
-writer() { # GROUP
+writer() { # GROUP [DIRECTORY]
     (
         into "app/$1"
         while :; do
             for i in 1 2 3 4; do
-                dd if=/dev/zero of="/data/$1$i" bs=64k count=512 conv=notrunc status=none
+                dd if=/dev/zero of="${2:-/data}/$1$i" bs=64k count=512 conv=notrunc status=none
             done
         done
     ) >/dev/null 2>&1 </dev/null &
