@@ -116,11 +116,7 @@ fn lock(board: &Mutex<Board>) -> std::sync::MutexGuard<'_, Board> {
 }
 
 fn serve(client: &UnixStream, board: &Mutex<Board>) -> io::Result<()> {
-    client.set_read_timeout(Some(PATIENCE))?;
-    client.set_write_timeout(Some(PATIENCE))?;
-    let mut line = String::new();
-    BufReader::new(client.take(LONGEST_REQUEST)).read_line(&mut line)?;
-    let answer = match serde_json::from_str(&line) {
+    let answer = match serde_json::from_str(&hear(client, LONGEST_REQUEST)?) {
         Ok(Request::Report) => Answer::Ok(Box::new(lock(board).report.clone())),
         Ok(Request::Policy { name }) => {
             let mut board = lock(board);
@@ -131,10 +127,23 @@ fn serve(client: &UnixStream, board: &Mutex<Board>) -> io::Result<()> {
         }
         Err(error) => Answer::Error(format!("the request is not understood: {error}")),
     };
-    let mut text = serde_json::to_vec(&answer)?;
+    say(client, &answer)
+}
+
+/// Reads a line.
+fn hear(stream: &UnixStream, longest: u64) -> io::Result<String> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(longest)).read_line(&mut line)?;
+    Ok(line)
+}
+
+/// Writes a line.
+fn say(mut stream: &UnixStream, what: &impl Serialize) -> io::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut text = serde_json::to_vec(what)?;
     text.push(b'\n');
-    let mut client = client;
-    client.write_all(&text)
+    stream.write_all(&text)
 }
 
 /// Reads the report of the image cache at a path. `None`: no image cache listens there.
@@ -154,22 +163,12 @@ pub fn switch(path: &Path, replacement: Replacement) -> Result<Option<Report>, E
 }
 
 fn call(path: &Path, request: &Request) -> Result<Option<Report>, Error> {
-    let mut stream = match UnixStream::connect(path) {
+    let stream = match UnixStream::connect(path) {
         Ok(stream) => stream,
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             return Err(Error::io("ask at", path, &error))
         }
         Err(_) => return Ok(None),
-    };
-    let mut talk = || -> io::Result<String> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        let mut text = serde_json::to_vec(request)?;
-        text.push(b'\n');
-        stream.write_all(&text)?;
-        let mut line = String::new();
-        BufReader::new(&stream).read_line(&mut line)?;
-        Ok(line)
     };
     let failed = |cause: String| {
         Error::failed(
@@ -177,7 +176,8 @@ fn call(path: &Path, request: &Request) -> Result<Option<Report>, Error> {
             "see whether justitia vm run is stuck, and start it again",
         )
     };
-    let line = talk().map_err(|error| {
+    let heard = say(&stream, request).and_then(|()| hear(&stream, u64::MAX));
+    let line = heard.map_err(|error| {
         failed(format!(
             "the image cache at {} does not answer: {error}",
             path.display()

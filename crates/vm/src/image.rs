@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
 
 use justitia_cgroup::{OpenFile, Processes};
-use rustix::fs::{fadvise, fstatfs, seek, Advice, SeekFrom};
+use rustix::fs::{fadvise, fstatfs, major, minor, seek, Advice, SeekFrom};
 
 use crate::qcow2;
 use crate::residency::{Resident, Sight};
@@ -67,27 +67,18 @@ impl Image {
         let mount = open.info.mount;
         let device = mount.and_then(|mount| processes.device_of_mount(pid, mount));
         let (dev, ino, rdev) = (meta.dev(), meta.ino(), meta.rdev());
-        let (identity, key) = if block {
-            let key = Key::block_device(rustix::fs::major(rdev), rustix::fs::minor(rdev));
-            (
-                Identity {
-                    dev: u64::MAX,
-                    ino: rdev,
-                },
-                key,
-            )
+        let (dev, ino, key) = if block {
+            (u64::MAX, rdev, Key::block_device(major(rdev), minor(rdev)))
         } else {
-            let (major, minor) = device
-                .map_or((rustix::fs::major(dev), rustix::fs::minor(dev)), |device| {
-                    (device.major, device.minor)
-                });
-            (Identity { dev, ino }, Key::file(major, minor, ino))
+            let here = device.map(|device| (device.major, device.minor));
+            let (major, minor) = here.unwrap_or((major(dev), minor(dev)));
+            (dev, ino, Key::file(major, minor, ino))
         };
         let sight = Sight::probe(&file);
         Ok(Some(Image {
             file,
             sight,
-            identity,
+            identity: Identity { dev, ino },
             key,
             path: open.path.clone(),
             qcow2: None,

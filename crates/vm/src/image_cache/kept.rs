@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::image::Image;
 use crate::policy::admission::{after_first_request, decide, when_quiet, Use, Verdict};
-use crate::policy::eviction::{least, pass};
+use crate::policy::eviction::least;
 use crate::policy::pages::{at_least, fresh, runs, Run, MOST, PAGES_PER_BLOCK};
 use crate::policy::Replacement;
 use crate::residency::Resident;
@@ -187,7 +187,7 @@ fn give_least(image: &Image, book: &Book, pages: u64, hand: &mut u64) -> u64 {
             continue;
         }
         let words = book.block(at);
-        for run in pass(&words).0 {
+        for run in runs(&words, least) {
             given += drop_run(image, at, run);
         }
         for run in runs(&words, |word| at_least(word, 2)) {

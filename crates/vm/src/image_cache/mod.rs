@@ -10,7 +10,7 @@
 mod kept;
 mod tell;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use justitia_cgroup::{HostMemory, Processes};
@@ -73,11 +73,7 @@ impl ImageCache {
     /// # Errors
     /// Environment: requests cannot be counted here, and `only_look` is not set.
     pub fn start(processes: Processes, settings: Settings) -> Result<ImageCache, Error> {
-        let tracker = if settings.only_look {
-            None
-        } else {
-            Some(Tracker::open()?)
-        };
+        let tracker = (!settings.only_look).then(Tracker::open).transpose()?;
         let mut image_cache = ImageCache {
             processes,
             memory: HostMemory::default(),
@@ -154,23 +150,14 @@ impl ImageCache {
             self.images.insert(identity, Kept::new(image, book));
         }
         if let Some(tracker) = &self.tracker {
-            let is_new = |machine: &&Machine, among: &[Machine]| {
-                let same = |old: &Machine| old.pid == machine.pid && old.started == machine.started;
-                !among.iter().any(same)
-            };
-            for gone in self
-                .machines
-                .iter()
-                .filter(|old| is_new(old, &found.machines))
-            {
-                tracker.remove_machine(gone.pid);
+            let of = |machine: &Machine| (machine.pid, machine.started);
+            let before: BTreeSet<(u32, u64)> = self.machines.iter().map(of).collect();
+            let now: BTreeSet<(u32, u64)> = found.machines.iter().map(of).collect();
+            for (gone, _) in before.difference(&now) {
+                tracker.remove_machine(*gone);
             }
-            for new in found
-                .machines
-                .iter()
-                .filter(|new| is_new(new, &self.machines))
-            {
-                if let Err(error) = tracker.add_machine(new.pid) {
+            for (new, _) in now.difference(&before) {
+                if let Err(error) = tracker.add_machine(*new) {
                     self.complaint = Some(error.to_string());
                 }
             }
@@ -181,12 +168,8 @@ impl ImageCache {
                 let mut held = machine.images.iter();
                 held.any(|held| held.identity == *identity && !held.direct)
             };
-            kept.users = self
-                .machines
-                .iter()
-                .filter(holds)
-                .map(|machine| machine.pid)
-                .collect();
+            let users = self.machines.iter().filter(holds);
+            kept.users = users.map(|machine| machine.pid).collect();
         }
         // As in the paper: the counts end when the last machine closes the image.
         self.images.retain(|_, kept| {
@@ -203,12 +186,9 @@ impl ImageCache {
 
     fn register(&mut self, image: &Image) -> Option<Book> {
         let tracker = self.tracker.as_mut()?;
-        pages_to_count(image).and_then(|pages| {
-            tracker
-                .register(image.key, pages, None)
-                .map_err(|error| self.complaint = Some(format!("{}: {error}", image.path)))
-                .ok()
-        })
+        let book = tracker.register(image.key, pages_to_count(image)?, None);
+        book.map_err(|error| self.complaint = Some(format!("{}: {error}", image.path)))
+            .ok()
     }
 
     /// Gives a larger book to each image that outgrew its book.

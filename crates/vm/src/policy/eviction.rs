@@ -8,16 +8,9 @@
 //! Least recently used in two classes (LRU-2, as far as counts without times allow): pages requested at most
 //! once, from the least recently used block on, then whole blocks in the same order.
 
-use super::pages::{at_least, decayed, runs, Block, Mask, Run};
+use super::pages::{at_least, Mask};
 
-/// One pass of the hand over a block: the pages to evict, and the decayed words.
-pub fn pass(block: &Block) -> (Vec<Run>, Block) {
-    let goes = runs(block, least);
-    let after = block.map(|word| decayed(word, at_least(word, 0)));
-    (goes, after)
-}
-
-/// Pages requested at most once.
+/// Pages requested at most once: those that the hand evicts.
 pub fn least(word: u64) -> Mask {
     at_least(word, 0) & !at_least(word, 2)
 }
@@ -25,8 +18,14 @@ pub fn least(word: u64) -> Mask {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::pages::{count, MOST, PAGES_PER_BLOCK};
+    use crate::policy::pages::{count, decayed, runs, Block, Run, MOST, PAGES_PER_BLOCK};
     use proptest::prelude::*;
+
+    /// One pass of the hand over a block: the pages to evict, and the decayed words.
+    fn pass(block: &Block) -> (Vec<Run>, Block) {
+        let after = block.map(|word| decayed(word, at_least(word, 0)));
+        (runs(block, least), after)
+    }
 
     proptest! {
         #[test]

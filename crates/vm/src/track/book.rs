@@ -52,11 +52,8 @@ impl Book {
     pub(super) fn copy(&self, before: &Book) {
         for block in 0..self.blocks.min(before.blocks) {
             for at in (0..RECORD).step_by(8) {
-                let value = before
-                    .word(block as usize * RECORD + at)
-                    .load(Ordering::Relaxed);
-                self.word(block as usize * RECORD + at)
-                    .store(value, Ordering::Relaxed);
+                let value = before.word(block, at).load(Ordering::Relaxed);
+                self.word(block, at).store(value, Ordering::Relaxed);
             }
             self.touch(block);
         }
@@ -79,11 +76,11 @@ impl Book {
     pub fn take_used(&self, out: &mut Vec<u64>) {
         for entry in 0..u64::from(self.entries) - self.blocks {
             for word in 0..WORDS {
-                let at = (self.blocks + entry) as usize * RECORD + word * 8;
-                if self.word(at).load(Ordering::Relaxed) == 0 {
+                let of = self.word(self.blocks + entry, word * 8);
+                if of.load(Ordering::Relaxed) == 0 {
                     continue;
                 }
-                let mut bits = self.word(at).swap(0, Ordering::AcqRel);
+                let mut bits = of.swap(0, Ordering::AcqRel);
                 while bits != 0 {
                     let bit = u64::from(bits.trailing_zeros());
                     bits &= bits - 1;
@@ -96,22 +93,18 @@ impl Book {
     pub fn touch(&self, block: u64) {
         let entry = self.blocks + block / SUMMARY_BLOCKS;
         let word = (block % SUMMARY_BLOCKS / 64) as usize;
-        let at = entry as usize * RECORD + word * 8;
-        self.word(at).fetch_or(1 << (block % 64), Ordering::AcqRel);
+        self.word(entry, word * 8)
+            .fetch_or(1 << (block % 64), Ordering::AcqRel);
     }
 
     pub fn block(&self, block: u64) -> Block {
-        std::array::from_fn(|word| {
-            let at = block as usize * RECORD + word * 8;
-            self.word(at).load(Ordering::Acquire)
-        })
+        std::array::from_fn(|word| self.word(block, word * 8).load(Ordering::Acquire))
     }
 
     /// Times when a page of the block was last requested and last dirtied, nanoseconds of the monotonic
     /// clock; 0: never.
     pub fn times(&self, block: u64) -> (u64, u64) {
-        let at = block as usize * RECORD;
-        let load = |field| self.word(at + field).load(Ordering::Relaxed);
+        let load = |field| self.word(block, field).load(Ordering::Relaxed);
         (
             load(offset_of!(types::block, used_ns)),
             load(offset_of!(types::block, written_ns)),
@@ -139,13 +132,12 @@ impl Book {
             let first = word * PAGES_PER_WORD;
             let from = run.from.max(first) - first;
             let to = run.to.min(first + PAGES_PER_WORD) - first;
-            let at = block as usize * RECORD + word * 8;
-            change(self.word(at), mask(from, to));
+            change(self.word(block, word * 8), mask(from, to));
         }
     }
 
-    /// The word at byte offset `at`.
-    fn word(&self, at: usize) -> &AtomicU64 {
-        self.words.word(at)
+    /// The word at byte offset `at` of a record.
+    fn word(&self, record: u64, at: usize) -> &AtomicU64 {
+        self.words.word(record as usize * RECORD + at)
     }
 }

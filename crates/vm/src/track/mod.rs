@@ -159,12 +159,11 @@ impl Tracker {
         }
         Tracker::attach(Tier::Function).or_else(|first| {
             Tracker::attach(Tier::Tracepoint).map_err(|second| {
+                if first == second {
+                    return refused(&first);
+                }
                 // Report both reasons: which tier should have worked here is not known.
-                refused(&if first == second {
-                    first
-                } else {
-                    format!("{first}; {second}")
-                })
+                refused(&format!("{first}; {second}"))
             })
         })
     }
@@ -234,13 +233,15 @@ impl Tracker {
             blocks,
             ..self.image(key).unwrap_or_default()
         };
+        // SAFETY: plain integers without padding.
+        let record: [u8; size_of::<types::image>()] = unsafe { std::mem::transmute(record) };
         let fd = map.as_fd().as_raw_fd().to_ne_bytes();
         // First the book, then the image: a program that finds the image must find its book.
         self.map("books")
             .update(&place.to_ne_bytes(), &fd, MapFlags::ANY)
             .map_err(|error| said(&error))?;
         let images = self.map("images");
-        if let Err(error) = images.update(&key.bytes(), &image_bytes(&record), MapFlags::ANY) {
+        if let Err(error) = images.update(&key.bytes(), &record, MapFlags::ANY) {
             self.vacate(place);
             return Err(said(&error));
         }
@@ -320,11 +321,6 @@ fn refused(reason: &str) -> Error {
         "run as root (CAP_BPF, CAP_PERFMON) on a kernel with BTF, Linux 6.1 or later; without it \
          justitia vm still shows what is cached",
     )
-}
-
-fn image_bytes(record: &types::image) -> [u8; size_of::<types::image>()] {
-    // SAFETY: plain integers without padding.
-    unsafe { std::mem::transmute_copy(record) }
 }
 
 /// Nanoseconds of the monotonic clock, as the programs record them.
