@@ -8,19 +8,18 @@
 //! of 0 to 1), the unit at the end of the name, `_total` for counters. An unknown value has no sample; it is
 //! never zero.
 
+use crate::fields::{knobs, AGENT, GATE, GROUP, GUARD, WATCH};
 pub use crate::fields::{Field, Get, Kind, Labels, Metric};
-use crate::fields::{AGENT, GATE, GROUP, GUARD, KNOBS, WATCH};
 
 /// All fields; those of the agent and the host come first.
-pub fn fields() -> impl Iterator<Item = &'static Field> {
-    [AGENT, GUARD, GATE, WATCH, GROUP, KNOBS]
-        .into_iter()
-        .flatten()
+pub fn fields() -> impl Iterator<Item = Field> {
+    let tables = [AGENT, GUARD, GATE, WATCH, GROUP].into_iter().flatten();
+    tables.copied().chain(knobs())
 }
 
 /// Every metric family with its help.
-pub fn metrics() -> impl Iterator<Item = (&'static Metric, &'static str)> {
-    fields().filter_map(|field| Some((field.metric.as_ref()?, field.help)))
+pub fn metrics() -> impl Iterator<Item = (Metric, &'static str)> {
+    fields().filter_map(|field| Some((field.metric?, field.help)))
 }
 
 #[cfg(test)]

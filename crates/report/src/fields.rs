@@ -1,6 +1,6 @@
 //! Defines a field, and the table of [`crate::describe`]: [`AGENT`] has the fields of the agent, the host and
 //! its disks, [`GROUP`] those of each group, [`GUARD`] those of the guard, [`GATE`] those of the kernel
-//! module's gate, [`WATCH`] the measured costs of decisions, and [`KNOBS`] the values of each group's knobs.
+//! module's gate, [`WATCH`] the measured costs of decisions, and [`knobs`] the values of each group's knobs.
 
 /// A value of the report, by its path in [`Report`]. A `?` in the path: it may be absent.
 macro_rules! report {
@@ -27,14 +27,12 @@ mod agent;
 mod gate;
 mod group;
 mod guard;
-mod knob;
 mod watch;
 
 pub(super) use agent::AGENT;
 pub(super) use gate::GATE;
 pub(super) use group::GROUP;
 pub(super) use guard::GUARD;
-pub(super) use knob::KNOBS;
 pub(super) use watch::WATCH;
 
 use justitia_policy::knob::Knob;
@@ -144,6 +142,14 @@ const fn extra(help: &'static str) -> Field {
         json: None,
         ..field("", "", help)
     }
+}
+
+/// The values of each group's knobs: one metric for each knob with a gauge in the table of knobs.
+pub(super) fn knobs() -> impl Iterator<Item = Field> {
+    Knob::ALL.iter().filter_map(|&knob| {
+        let gauge = knob.gauge()?;
+        Some(extra(gauge.help).gauge(gauge.name, Get::Knob(knob)))
+    })
 }
 
 impl Field {

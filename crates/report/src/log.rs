@@ -5,10 +5,11 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::say::complain;
 use crate::text::printable;
 
 /// Priorities of `syslog(3)` as journald's prefixes.
@@ -25,6 +26,11 @@ pub struct Log {
     prefix: bool,
     seen: Arc<Mutex<HashSet<String>>>,
     captured: Option<Arc<Mutex<Vec<String>>>>,
+}
+
+/// Takes a lock, also after a thread panicked while it held it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// True if this file is the stream that systemd names as `DEVICE:INODE`.
@@ -67,9 +73,8 @@ impl Log {
 
     /// The lines captured so far.
     pub fn lines(&self) -> Vec<String> {
-        self.captured.as_ref().map_or_else(Vec::new, |lines| {
-            lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
-        })
+        let lines = self.captured.as_ref();
+        lines.map_or_else(Vec::new, |lines| lock(lines).clone())
     }
 
     /// True if debug lines are written; if not, the caller need not format them.
@@ -94,7 +99,7 @@ impl Log {
     /// Like [`Log::warn`], but drops a message that was logged before.
     pub fn warn_once(&self, message: impl fmt::Display) {
         let text = message.to_string();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.seen);
         // Bounds memory on a host that keeps producing new messages.
         if seen.len() >= 4096 {
             seen.clear();
@@ -107,17 +112,12 @@ impl Log {
 
     fn write(&self, priority: &str, message: &dyn fmt::Display) {
         if let Some(lines) = &self.captured {
-            lines
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(printable(&message.to_string()).into_owned());
+            lock(lines).push(printable(&message.to_string()).into_owned());
             return;
         }
         let prefix = if self.prefix { priority } else { "" };
-        // One write call, so that lines of other processes do not interleave.
         let message = message.to_string();
-        let line = format!("{prefix}justitia: {}\n", printable(&message));
-        let _ = std::io::stderr().lock().write_all(line.as_bytes());
+        complain(&format!("{prefix}justitia: {}\n", printable(&message)));
     }
 }
 

@@ -101,21 +101,15 @@ impl Scrape {
 
     fn samples(&self, metric: &Metric, text: &mut String) {
         let groups = self.report.groups.iter().zip(&self.labels);
+        let mut put = |labels: &str, value| sample(text, metric, labels, value);
         match metric.get {
-            Get::Report(get) => sample(text, metric, "", get(&self.report)),
-            Get::Own(get) => sample(text, metric, "", get(&self.own)),
-            Get::ReportInfo(get) => {
-                sample(text, metric, &join(get(&self.report)), Some(1.0));
-            }
-            Get::Group(get) => {
-                for (group, label) in groups {
-                    sample(text, metric, label, get(group));
-                }
-            }
+            Get::Report(get) => put("", get(&self.report)),
+            Get::Own(get) => put("", get(&self.own)),
+            Get::ReportInfo(get) => put(&join(get(&self.report)), Some(1.0)),
+            Get::Group(get) => groups.for_each(|(group, label)| put(label, get(group))),
             Get::GroupInfo(get) => {
                 for (group, label) in groups {
-                    let labels = format!("{label},{}", join(get(group)));
-                    sample(text, metric, &labels, Some(1.0));
+                    put(&format!("{label},{}", join(get(group))), Some(1.0));
                 }
             }
             Get::GroupState(states, get) => {
@@ -127,31 +121,26 @@ impl Scrape {
                     let Some(now) = get(group) else { continue };
                     for (state, label) in &states {
                         let is = f64::from(u8::from(*state == now));
-                        sample(text, metric, &format!("{path}{label}"), Some(is));
+                        put(&format!("{path}{label}"), Some(is));
                     }
                 }
             }
             Get::Knob(knob) => {
-                for (group, label) in groups {
-                    sample(text, metric, label, group.knob_number(knob));
-                }
+                groups.for_each(|(group, label)| put(label, group.knob_number(knob)));
             }
             Get::GateDevice(get) => {
                 for device in self.report.gate.iter().flat_map(|gate| &gate.devices) {
-                    let name = label("device", &device.device);
-                    sample(text, metric, &name, Some(get(device)));
+                    put(&label("device", &device.device), Some(get(device)));
                 }
             }
             Get::Watch(get) => {
                 for finding in &self.report.watch {
-                    let name = label("decision", &word(&finding.decision));
-                    sample(text, metric, &name, get(finding));
+                    put(&label("decision", &word(&finding.decision)), get(finding));
                 }
             }
             Get::Device(get) => {
                 for disk in &self.report.devices {
-                    let name = label("disk", disk.name());
-                    sample(text, metric, &name, get(disk));
+                    put(&label("disk", disk.name()), get(disk));
                 }
             }
         }
@@ -165,7 +154,7 @@ impl Iterator for Scrape {
         let at = self.next;
         self.next += 1;
         if let Some((metric, help)) = metrics().nth(at) {
-            return Some(self.family(metric, help));
+            return Some(self.family(&metric, help));
         }
         let ends = self.format == Format::OpenMetrics && at == metrics().count();
         ends.then(|| "# EOF\n".into())

@@ -161,21 +161,18 @@ pub fn parse(bytes: &[u8], names: &Names) -> Parsed {
         }
         Err(_) => return Parsed::Refused(Status::BadRequest),
     }
-    let mut hosts = request
-        .headers
-        .iter()
-        .filter(|header| header.name.eq_ignore_ascii_case("host"));
-    let host = hosts
-        .next()
-        .and_then(|header| std::str::from_utf8(header.value).ok());
-    match (host, hosts.next()) {
+    let values = |name: &'static str| {
+        let headers = request.headers.iter();
+        let named = headers.filter(move |header| header.name.eq_ignore_ascii_case(name));
+        named.map(|header| std::str::from_utf8(header.value).ok())
+    };
+    let mut hosts = values("host");
+    match (hosts.next().flatten(), hosts.next()) {
         (Some(host), None) if names.accept(host.trim()) => {}
         (Some(_), None) => return Parsed::Refused(Status::ForeignHost),
         _ => return Parsed::Refused(Status::BadRequest),
     }
-    let accepts = |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case("accept");
-    let accept = request.headers.iter().find(accepts);
-    let accept = accept.map_or("", |header| std::str::from_utf8(header.value).unwrap_or(""));
+    let accept = values("accept").next().flatten().unwrap_or_default();
     let head_only = match request.method {
         Some("GET") => false,
         Some("HEAD") => true,
@@ -224,17 +221,16 @@ impl Answer {
         };
         Answer {
             status,
-            content_type: TEXT,
-            body: Body::Whole(bytes),
+            ..Answer::ok(TEXT, Body::Whole(bytes))
         }
     }
 
     /// A document of this media type.
-    pub(super) fn ok(content_type: &'static str, bytes: impl Into<Cow<'static, [u8]>>) -> Answer {
+    pub(super) fn ok(content_type: &'static str, body: Body) -> Answer {
         Answer {
             status: Status::Ok,
             content_type,
-            body: Body::Whole(bytes.into()),
+            body,
         }
     }
 

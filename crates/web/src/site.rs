@@ -1,6 +1,5 @@
 //! Maps paths to answers.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,16 +12,8 @@ use crate::latest::Latest;
 
 /// Files of the page: path, media type, content.
 pub(super) const ASSETS: [(&str, &str, &str); 9] = [
-    (
-        "/",
-        "text/html; charset=utf-8",
-        include_str!("page/index.html"),
-    ),
-    (
-        "/style.css",
-        "text/css; charset=utf-8",
-        include_str!("page/style.css"),
-    ),
+    ("/", HTML, include_str!("page/index.html")),
+    ("/style.css", CSS, include_str!("page/style.css")),
     ("/app.js", JS, include_str!("page/app.js")),
     ("/charts.js", JS, include_str!("page/charts.js")),
     ("/curves.js", JS, include_str!("page/curves.js")),
@@ -31,6 +22,8 @@ pub(super) const ASSETS: [(&str, &str, &str); 9] = [
     ("/tables.js", JS, include_str!("page/tables.js")),
     ("/icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
 ];
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
 const JS: &str = "text/javascript; charset=utf-8";
 const JSON: &str = "application/json";
 
@@ -95,21 +88,17 @@ impl Site {
         match request.path.as_str() {
             "/metrics" => {
                 let told = self.latest.get();
-                Answer {
-                    status: Status::Ok,
-                    content_type: request.format.content_type(),
-                    body: Body::Pieces(Box::new(Scrape::new(
-                        request.format,
-                        told.report.clone(),
-                        told.own,
-                    ))),
-                }
+                let scrape = Scrape::new(request.format, told.report.clone(), told.own);
+                Answer::ok(
+                    request.format.content_type(),
+                    Body::Pieces(Box::new(scrape)),
+                )
             }
             "/api/status" => self.status(),
             "/api/history" => self.history(&request.query, now),
             "/healthz" => self.health(now),
             path => match ASSETS.iter().find(|(name, ..)| *name == path) {
-                Some((_, kind, text)) => Answer::ok(kind, Cow::Borrowed(text.as_bytes())),
+                Some((_, kind, text)) => Answer::ok(kind, Body::Whole(text.as_bytes().into())),
                 None => Answer::status(Status::NotFound),
             },
         }
@@ -128,11 +117,7 @@ impl Site {
                 Arc::clone(json)
             }
         };
-        Answer {
-            status: Status::Ok,
-            content_type: JSON,
-            body: Body::Shared(json),
-        }
+        Answer::ok(JSON, Body::Shared(json))
     }
 
     fn history(&self, query: &str, now: Instant) -> Answer {
@@ -143,7 +128,7 @@ impl Site {
         let told = self.latest.get();
         let clock = (now, SystemTime::now());
         let json = self.history.json(&told.report, since, clock, self.age(now));
-        Answer::ok(JSON, json.into_bytes())
+        Answer::ok(JSON, Body::Whole(json.into_bytes().into()))
     }
 
     fn health(&self, now: Instant) -> Answer {

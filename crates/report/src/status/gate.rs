@@ -123,10 +123,6 @@ fn bytes(pages: u64) -> u64 {
     pages.saturating_mul(page_size() as u64)
 }
 
-fn signed_page() -> i64 {
-    i64::try_from(page_size()).unwrap_or(i64::MAX)
-}
-
 impl GateStatus {
     pub fn of(reading: &Reading) -> GateStatus {
         let info = reading.info.unwrap_or_default();
@@ -156,6 +152,7 @@ impl GateStatus {
 
 impl GateDeviceStatus {
     fn of(device: &Device) -> GateDeviceStatus {
+        let page = i64::try_from(page_size()).unwrap_or(i64::MAX);
         let name = match (device.major, device.minor) {
             (0, 0) => format!("bdi:{}", device.bdi_id),
             (major, minor) => format!("{major}:{minor}"),
@@ -166,7 +163,7 @@ impl GateDeviceStatus {
             dirty_bytes: bytes(device.dirty_pages),
             writeback_bytes: bytes(device.writeback_pages),
             unspent_bytes: bytes(device.unspent_pages),
-            budget_bytes: device.budget_pages.saturating_mul(signed_page()),
+            budget_bytes: device.budget_pages.saturating_mul(page),
             waiting: u64::from(device.waiting),
             longest_queue: u64::from(device.longest_queue),
             enqueued_total: device.enqueued,
