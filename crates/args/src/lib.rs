@@ -33,8 +33,8 @@ pub fn main<C: Parser>(run: impl FnOnce(&C) -> Result<(), Error>) -> ExitCode {
 
 /// Prints clap's error as one line of cause and one of remedy; prints help and version unchanged.
 ///
-/// The refusal of a value parser is two lines: the rest of a cause that begins with the option and the value, and
-/// the remedy.
+/// The refusal of a value parser is an [`Error`], or two lines: the rest of a cause that begins with the option and
+/// the value, and the remedy.
 pub fn answer<C: CommandFactory>(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let printed = error.print();
@@ -104,6 +104,9 @@ fn refused_value(error: &clap::Error) -> Option<(String, String)> {
         .next()?
         .trim_matches(['<', '>', '[', ']']);
     let source = std::error::Error::source(error)?;
+    if let Some(Error { cause, remedy, .. }) = source.downcast_ref() {
+        return Some((cause.clone(), remedy.clone()));
+    }
     let words = source.to_string();
     let (why, remedy) = match words.split_once('\n') {
         Some((why, remedy)) => (why.to_owned(), remedy),

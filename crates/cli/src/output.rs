@@ -26,16 +26,29 @@ const NUMBER: usize = 16;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Page {
     text: String,
+    screen: Screen,
 }
 
 impl Page {
+    /// An empty page for a file.
     pub(crate) fn new() -> Page {
         Page::default()
     }
 
+    /// An empty page for a screen.
+    pub(crate) fn on(screen: Screen) -> Page {
+        Page {
+            text: String::new(),
+            screen,
+        }
+    }
+
     /// A page of text that the program itself generated, such as completions. It is not sanitized.
     pub(crate) fn own(text: String) -> Page {
-        Page { text }
+        Page {
+            text,
+            ..Page::default()
+        }
     }
 
     /// Adds text that needs no sanitizing.
@@ -45,6 +58,10 @@ impl Page {
 
     pub(crate) fn append(&mut self, page: &Page) {
         self.text.push_str(&page.text);
+    }
+
+    pub(crate) fn table<T>(&mut self, table: &Table<T>) {
+        self.append(&table.render(self.screen));
     }
 
     /// Called by `write!`.
@@ -59,8 +76,9 @@ impl Page {
         }
     }
 
-    pub(crate) fn paint(&mut self, screen: Screen, color: Color, words: &str) {
-        self.text.push_str(&screen.paint(color, &printable(words)));
+    pub(crate) fn paint(&mut self, color: Color, words: &str) {
+        let words = printable(words);
+        self.text.push_str(&self.screen.paint(color, &words));
     }
 
     /// Adds cause and remedy of a problem.
@@ -70,8 +88,8 @@ impl Page {
     }
 
     /// Adds a text wrapped to the screen. `first` begins its first line, and `rest` begins the others.
-    pub(crate) fn wrapped(&mut self, screen: Screen, first: &str, rest: &str, words: &str) {
-        let width = screen.width.unwrap_or(usize::MAX);
+    pub(crate) fn wrapped(&mut self, first: &str, rest: &str, words: &str) {
+        let width = self.screen.width.unwrap_or(usize::MAX);
         let mut line = first.to_owned();
         let mut empty = true;
         for word in words.split(' ') {
@@ -159,25 +177,34 @@ pub(crate) fn unexpected(error: impl fmt::Display) -> Error {
     Error::failed(error, "report this with the command line")
 }
 
-/// Shows the progress of a long run if stderr is a terminal, over its previous line; `None` ends the line.
-pub(crate) fn progress(line: Option<fmt::Arguments<'_>>) {
-    if !io::stderr().is_terminal() {
-        return;
-    }
-    let mut page = Page::new();
-    match line {
-        Some(line) => {
-            page.text.push('\r');
+/// Shows the progress of a long run if stderr is a terminal. Dropping it ends its line.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// A line is shown.
+    open: bool,
+}
+
+impl Progress {
+    /// Shows a line over the previous one.
+    pub(crate) fn show(&mut self, line: fmt::Arguments<'_>) {
+        if io::stderr().is_terminal() {
+            self.open = true;
             // The spaces cover the end of a longer line before.
-            write!(page, "{line}        ");
+            say::complain(&format!("\r{}        ", printable(&line.to_string())));
         }
-        None => page.push_str("\n"),
     }
-    say::complain(&page);
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.open {
+            say::complain("\n");
+        }
+    }
 }
 
 /// Properties of the output.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Screen {
     /// Width in columns; `None`: unlimited.
     pub(crate) width: Option<usize>,
@@ -300,7 +327,7 @@ impl<T> Table<T> {
             text.push_str(line.trim_end());
             text.push('\n');
         }
-        Page { text }
+        Page { text, screen }
     }
 
     /// The columns that fit, with their widths.
@@ -388,7 +415,8 @@ fn push_cell(line: &mut String, cell: &Cell, width: usize, right: bool, screen: 
 }
 
 /// Bytes, or a dash.
-pub(crate) fn bytes(bytes: Option<u64>) -> String {
+pub(crate) fn bytes(bytes: impl Into<Option<u64>>) -> String {
+    let bytes = bytes.into();
     bytes.map_or_else(|| "-".into(), |bytes| Bytes(bytes).to_string())
 }
 
@@ -515,8 +543,8 @@ mod tests {
                 "{text}"
             );
         }
-        let mut page = Page::new();
-        page.wrapped(Screen::wide(12), "", "", "数据库 数据库 ab");
+        let mut page = Page::on(Screen::wide(12));
+        page.wrapped("", "", "数据库 数据库 ab");
         assert_eq!(&*page, "数据库\n数据库 ab\n");
     }
 

@@ -1,8 +1,9 @@
 //! Combines configuration file and arguments into the agent's settings. Arguments win.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::Args;
 use justitia_agent::config::{parse_interval, parse_mode, parse_objective, GLOB_REMEDY};
 use justitia_agent::{Error, Result, Settings};
@@ -35,10 +36,10 @@ pub(crate) struct OutputArgs {
 pub(crate) struct GlobArgs {
     /// Cgroups to manage, relative to the cgroup2 mount; may be repeated
     /// [default: the containers, pods and VMs that are found, and services that have a weight]
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, value_name = "GLOB", value_parser = glob)]
     pub(crate) manage: Vec<String>,
     /// Cgroups to leave alone; may be repeated
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, value_name = "GLOB", value_parser = glob)]
     pub(crate) exclude: Vec<String>,
 }
 
@@ -48,14 +49,16 @@ pub(crate) struct PolicyArgs {
     #[command(flatten)]
     pub(crate) globs: GlobArgs,
     /// Part of the policy that is in force [default: proportional]
-    #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(Mode::NAMES))]
-    pub(crate) mode: Option<String>,
+    #[arg(long, value_name = "MODE",
+        value_parser = PossibleValuesParser::new(Mode::NAMES).try_map(|name| parse_mode(&name)))]
+    pub(crate) mode: Option<Mode>,
     /// Aim of the feedback [default: fair]
-    #[arg(long, value_name = "AIM", value_parser = PossibleValuesParser::new(Objective::NAMES))]
-    pub(crate) objective: Option<String>,
+    #[arg(long, value_name = "AIM",
+        value_parser = PossibleValuesParser::new(Objective::NAMES).try_map(|name| parse_objective(&name)))]
+    pub(crate) objective: Option<Objective>,
     /// Time between two steps, 100ms to 60s [default: 1s]
-    #[arg(long, value_name = "TIME")]
-    pub(crate) interval: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    pub(crate) interval: Option<Duration>,
 }
 
 /// The configuration file's settings, or the defaults.
@@ -79,33 +82,32 @@ pub(crate) fn with_state_dir(mut settings: Settings, args: &ConfigArgs) -> Setti
 /// The configuration file's settings, overridden by the policy arguments.
 pub(crate) fn with_policy(config: &ConfigArgs, policy: &PolicyArgs) -> Result<Settings> {
     let mut settings = load(config)?;
-    if let Some(mode) = &policy.mode {
-        settings.mode = parse_mode(mode)?;
-    }
-    if let Some(objective) = &policy.objective {
-        settings.objective = parse_objective(objective)?;
-    }
-    if let Some(interval) = &policy.interval {
-        settings.interval = parse_interval("--interval", interval)?;
-    }
-    for (globs, set) in [
-        (&policy.globs.manage, &mut settings.manage),
-        (&policy.globs.exclude, &mut settings.exclude),
-    ] {
-        check_globs(globs)?;
-        if !globs.is_empty() {
-            set.clone_from(globs);
-        }
-    }
+    settings.mode = policy.mode.unwrap_or(settings.mode);
+    settings.objective = policy.objective.unwrap_or(settings.objective);
+    settings.interval = policy.interval.unwrap_or(settings.interval);
+    override_globs(&mut settings.manage, &policy.globs.manage);
+    override_globs(&mut settings.exclude, &policy.globs.exclude);
     Ok(settings)
 }
 
-/// Refuses malformed globs.
-pub(crate) fn check_globs(globs: &[String]) -> Result<()> {
-    for glob in globs {
-        Glob::new(glob).map_err(|error| Error::usage(error, GLOB_REMEDY))?;
+/// Replaces globs by those of the arguments, if there are any.
+pub(crate) fn override_globs(set: &mut Vec<String>, globs: &[String]) {
+    if !globs.is_empty() {
+        *set = globs.to_vec();
     }
-    Ok(())
+}
+
+/// Parses the value of `--interval`.
+pub(crate) fn interval(text: &str) -> Result<Duration> {
+    Ok(parse_interval("--interval", text)?)
+}
+
+/// Refuses a malformed glob.
+pub(crate) fn glob(text: &str) -> Result<String> {
+    match Glob::new(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(Error::usage(error, GLOB_REMEDY)),
+    }
 }
 
 impl PolicyArgs {

@@ -4,18 +4,22 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::frame::{self, frame};
+use crate::frame::{self, frame, Note};
 use crate::model::{Session, Tick};
 use crate::KEYFRAME_EVERY;
 
-/// The contents of a frame, as `MessagePack` with the names of fields, so that fields may come and go.
-#[derive(Debug, Serialize, Deserialize)]
+/// An item of a record: the contents of a frame, as `MessagePack` with the names of fields, so that fields may come
+/// and go; or a note.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Entry<S = Session, T = Box<Tick>> {
+pub enum Item<S = Session, T = Box<Tick>> {
     /// A session begins.
     Session(S),
     /// One step.
     Tick(T),
+    /// A part that could not be read. It is in no frame.
+    #[serde(skip)]
+    Note(Note),
     /// The recorder ended by itself.
     End,
 }
@@ -41,7 +45,7 @@ impl Encoder {
     /// The frame that begins a session.
     pub fn session(&mut self, session: &Session) -> io::Result<Vec<u8>> {
         self.before.clear();
-        frame(&contents(&Entry::Session(session))?, &[])
+        frame(&contents(&Item::Session(session))?, &[])
     }
 
     /// The frame of a tick. It is a key frame if the tick holds what the policy remembered, after a gap, and
@@ -54,7 +58,7 @@ impl Encoder {
         if self.before.is_empty() {
             self.since_key = 0;
         }
-        let contents = contents(&Entry::Tick(tick))?;
+        let contents = contents(&Item::Tick(tick))?;
         let frame = frame(&contents, &self.before)?;
         self.before = contents;
         Ok(frame)
@@ -62,7 +66,7 @@ impl Encoder {
 
     /// The frame that ends a session properly.
     pub fn end() -> io::Result<Vec<u8>> {
-        frame(&contents(&Entry::End)?, &[])
+        frame(&contents(&Item::End)?, &[])
     }
 
     #[doc(hidden)]
@@ -79,6 +83,6 @@ impl Encoder {
     }
 }
 
-fn contents(entry: &Entry<&Session, &Tick>) -> io::Result<Vec<u8>> {
-    rmp_serde::to_vec_named(entry).map_err(io::Error::other)
+fn contents(item: &Item<&Session, &Tick>) -> io::Result<Vec<u8>> {
+    rmp_serde::to_vec_named(item).map_err(io::Error::other)
 }

@@ -29,14 +29,14 @@ mod replay;
 mod summary;
 mod writer;
 
-pub use encode::Encoder;
+pub use encode::{Encoder, Item};
 pub use error::{Error, Result};
 pub use frame::Note;
 pub use model::{Remembered, Session, Source, Tick};
-pub use reader::{Item, Reader};
+pub use reader::Reader;
 pub use replay::{path_of, Difference, Options, Replayer, Step};
 pub use summary::{GroupSummary, Summary};
-pub use writer::{Existing, Writer};
+pub use writer::Writer;
 
 /// The version of the format that this crate writes and reads.
 pub const FORMAT: u16 = 2;

@@ -9,27 +9,13 @@ use std::path::Path;
 
 use serde::Deserialize as _;
 
-use crate::encode::Entry;
+use crate::encode::Item;
 use crate::error::{self, Result};
-use crate::frame::{format_of, Frames, Note, Piece, PREAMBLE};
-use crate::model::{Session, Tick};
+use crate::frame::{format_of, Frames, Piece, PREAMBLE};
 use crate::FORMAT;
 
 /// Deepest nesting of values; those of a tick are ten deep.
 const DEEPEST: usize = 64;
-
-/// An item of a record.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Item {
-    /// A session begins.
-    Session(Session),
-    /// A tick.
-    Tick(Box<Tick>),
-    /// A part that could not be read.
-    Note(Note),
-    /// The recorder ended properly.
-    End,
-}
 
 #[derive(Debug)]
 pub struct Reader<R> {
@@ -73,17 +59,13 @@ impl<R: Read> Reader<R> {
     fn item(&mut self, offset: u64, contents: &[u8]) -> Result<Item> {
         let mut deserializer = rmp_serde::Deserializer::from_read_ref(contents);
         deserializer.set_max_depth(DEEPEST);
-        let entry: Entry = Entry::deserialize(&mut deserializer).map_err(|error| {
+        let item: Item = Item::deserialize(&mut deserializer).map_err(|error| {
             error::newer(&self.name, &error.to_string(), offset, &self.written_by)
         })?;
-        Ok(match entry {
-            Entry::Session(session) => {
-                self.written_by.clone_from(&session.written_by);
-                Item::Session(session)
-            }
-            Entry::Tick(tick) => Item::Tick(tick),
-            Entry::End => Item::End,
-        })
+        if let Item::Session(session) = &item {
+            self.written_by.clone_from(&session.written_by);
+        }
+        Ok(item)
     }
 }
 

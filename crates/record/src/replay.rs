@@ -20,6 +20,7 @@ use justitia_policy::plan::{Knob, Plan, Value, Write};
 use justitia_policy::snapshot::{Group, GroupId, Snapshot, WeightSource};
 use justitia_policy::units::{Bytes, Weight};
 use justitia_policy::{step, State};
+use serde::Serialize;
 
 use crate::model::{Remembered, Tick};
 
@@ -107,11 +108,12 @@ impl Step {
 }
 
 /// A knob that the replay would write differently in one tick.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
     /// Seconds since the first tick of the record.
     pub at_s: f64,
     /// Path of the group, or of the disk.
+    #[serde(rename = "path")]
     pub group: String,
     pub knob: Knob,
     /// The recorded write.

@@ -88,7 +88,6 @@ pub struct Summary {
     /// The groups, by path.
     pub groups: Vec<GroupSummary>,
     /// The first differences, in order of time.
-    #[serde(skip)]
     pub first_differences: Vec<Difference>,
     #[serde(skip)]
     keep: usize,

@@ -24,15 +24,6 @@ use crate::reader::check_preamble;
 /// Interval of `fdatasync`.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
-/// Treatment of an existing file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Existing {
-    /// Do not touch it.
-    Refuse,
-    /// Append to it, if it is a record.
-    Append,
-}
-
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
@@ -49,21 +40,20 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Creates the file, or opens it to append.
-    pub fn open(path: &Path, existing: Existing) -> Result<Writer> {
+    /// Creates the file, or with `append` opens an existing record.
+    pub fn open(path: &Path, append: bool) -> Result<Writer> {
         let name = path.display().to_string();
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(0o600);
         let new = options.clone().create_new(true).open(path);
         let made = new.is_ok();
         let file = match new {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !append => {
+                return Err(error::exists(path));
+            }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if existing == Existing::Refuse {
-                    return Err(error::exists(path));
-                }
-                options
-                    .open(path)
-                    .map_err(|error| error::io("open", &name, &error))?
+                let old = options.open(path);
+                old.map_err(|error| error::io("open", &name, &error))?
             }
             new => new.map_err(|error| error::io("make", &name, &error))?,
         };
@@ -83,13 +73,11 @@ impl Writer {
             syncer: Some(syncer),
             synced_at: Instant::now(),
         };
-        match writer.find_end() {
-            Ok(()) => Ok(writer),
-            Err(error) => {
-                writer.abandon();
-                Err(error)
-            }
+        if let Err(error) = writer.find_end() {
+            writer.abandon();
+            return Err(error);
         }
+        Ok(writer)
     }
 
     /// Begins a session. Must precede its first tick.
@@ -141,12 +129,8 @@ impl Writer {
     /// Finds the end of the whole frames, and cuts off the rest.
     fn find_end(&mut self) -> Result<()> {
         let name = self.path.display().to_string();
-        let size = self
-            .file
-            .metadata()
-            .map_err(|error| self.io("read", &error))?
-            .len();
-        if size == 0 {
+        let found = self.file.metadata();
+        if found.map_err(|error| self.io("read", &error))?.len() == 0 {
             return self.append(&Encoder::preamble());
         }
         check_preamble(&mut self.file, &name)?;

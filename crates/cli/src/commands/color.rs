@@ -46,14 +46,14 @@ pub(crate) struct ColorArgs {
     #[arg(value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: Option<String>,
     /// green, yellow or red
-    #[arg(value_name = "COLOR", requires = "group")]
-    pub(crate) color: Option<String>,
+    #[arg(value_name = "COLOR", requires = "group", value_parser = parse_color)]
+    pub(crate) color: Option<Color>,
     /// Reason, for people
     #[arg(long, value_name = "TEXT", requires = "color", default_value = "")]
     pub(crate) reason: String,
     /// Time for which the color counts, up to seven days, such as 10s, 5m or 2h
-    #[arg(long = "for", value_name = "TIME", requires = "color")]
-    pub(crate) time: Option<String>,
+    #[arg(long = "for", value_name = "TIME", requires = "color", value_parser = time_to_live)]
+    pub(crate) time: Option<Duration>,
     /// Remove the declared color
     #[arg(long, requires = "group", conflicts_with = "color")]
     pub(crate) clear: bool,
@@ -74,19 +74,16 @@ struct ColorRecord {
 
 /// Lists, shows, declares or clears.
 pub(crate) fn run(args: &ColorArgs) -> Result<()> {
-    // Refuse invalid arguments before contacting the agent.
-    let color = args.color.as_deref().map(parse_color).transpose()?;
-    let time = args.time.as_deref().map(time_to_live).transpose()?;
     let settings = settings::load(&args.output.config)?;
     let socket = settings.socket();
     let Some(name) = &args.group else {
         return list(&ask(&socket)?, args.output.json);
     };
     if !is_listening(&socket) {
-        return without_agent(args, &settings, name, color);
+        return without_agent(args, &settings, name);
     }
-    if let Some(color) = color {
-        let heard = declare_color(&socket, name, color, &args.reason, time)?;
+    if let Some(color) = args.color {
+        let heard = declare_color(&socket, name, color, &args.reason, args.time)?;
         return said(args, &heard.path, &format!("declares {color}"));
     }
     if args.clear {
@@ -179,12 +176,7 @@ fn record(group: &GroupStatus) -> ColorRecord {
 }
 
 /// Shows, sets or removes the attribute, without an agent.
-fn without_agent(
-    args: &ColorArgs,
-    settings: &Settings,
-    name: &str,
-    color: Option<Color>,
-) -> Result<()> {
+fn without_agent(args: &ColorArgs, settings: &Settings, name: &str) -> Result<()> {
     if args.time.is_some() {
         let cause = format!("no agent listens at {}", settings.socket().display());
         let remedy = "leave out --for: without an agent the color is stored as an xattr";
@@ -192,7 +184,7 @@ fn without_agent(
     }
     let fs = run::open_host(Mode::Observe)?;
     let group = open(&fs, name)?;
-    if let Some(color) = color {
+    if let Some(color) = args.color {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let value = value(color, now.unwrap_or_default().as_secs(), &args.reason);
         group.set_xattr(xattr::COLOR, &value)?;

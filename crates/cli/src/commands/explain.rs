@@ -51,7 +51,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<()> {
 }
 
 fn render(report: &Report, group: &GroupStatus, screen: Screen) -> Page {
-    let mut text = Page::new();
+    let mut text = Page::on(screen);
     write!(text, "{} (cgroup {})\n\n", group.path, group.id);
     let source = source_words(group.weight_source);
     writeln!(text, "  weight      {} from {source}", group.weight);
@@ -71,7 +71,7 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> Page {
             text.push_str("  verdict     none: it divides its share among the groups in it\n");
         }
         None => text.push_str("  verdict     none before the first step\n"),
-        Some(verdict) => push_verdict(&mut text, report, group, verdict, screen),
+        Some(verdict) => push_verdict(&mut text, report, group, verdict),
     }
     for finding in &report.watch {
         writeln!(text, "  watch       {finding}");
@@ -81,18 +81,12 @@ fn render(report: &Report, group: &GroupStatus, screen: Screen) -> Page {
 }
 
 /// The results of the last step.
-fn push_verdict(
-    text: &mut Page,
-    report: &Report,
-    group: &GroupStatus,
-    verdict: &VerdictStatus,
-    screen: Screen,
-) {
+fn push_verdict(text: &mut Page, report: &Report, group: &GroupStatus, verdict: &VerdictStatus) {
     let proportion = output::percent(Some(verdict.proportion));
     writeln!(text, "  share       {proportion} of the managed weight");
-    let entitlement = output::bytes(Some(verdict.entitlement_bytes));
+    let entitlement = output::bytes(verdict.entitlement_bytes);
     writeln!(text, "  entitlement {entitlement} of page cache");
-    let threshold = output::bytes(Some(verdict.threshold_bytes));
+    let threshold = output::bytes(verdict.threshold_bytes);
     writeln!(
         text,
         "  threshold   {threshold} of page cache are not reclaimed while others hold more than theirs"
@@ -115,7 +109,7 @@ fn push_verdict(
         "  pressure    stalled {stalled} of the time: {contending}"
     );
     text.push_str("  color       ");
-    text.paint(screen, verdict.color, &color::words(report, group));
+    text.paint(verdict.color, &color::words(report, group));
     text.push_str("\n");
     if verdict.cap_bytes.is_some() {
         let cap = output::bytes(verdict.cap_bytes);
@@ -149,12 +143,9 @@ fn push_knobs(text: &mut Page, report: &Report, group: &GroupStatus) {
     for (name, now, prior) in report.devices.iter().flat_map(super::status::device_words) {
         writeln!(text, "  {name:<15} {now:<14} {prior}");
     }
-    let writes: Vec<_> = report
-        .writes
-        .iter()
-        .filter(|write| write.path == group.path)
-        .collect();
-    if !writes.is_empty() {
+    let writes = report.writes.iter();
+    let mut writes = writes.filter(|write| write.path == group.path).peekable();
+    if writes.peek().is_some() {
         text.push_str("\n  last step\n");
     }
     for write in writes {

@@ -165,12 +165,12 @@ pub(crate) fn sentence(gate: &GateStatus) -> String {
         .sum();
     format!(
         "gate: {what}; {waiting} tasks wait, {timed_out} waits timed out, dirty pages held at {}",
-        output::bytes(Some(gate.setpoint_bytes)),
+        output::bytes(gate.setpoint_bytes),
     )
 }
 
 fn words(printed: &Printed, screen: Screen) -> Page {
-    let mut text = Page::new();
+    let mut text = Page::on(screen);
     writeln!(text, "{}", sentence(&printed.gate));
     if !printed.gate.held {
         text.push_str(if printed.agent {
@@ -181,11 +181,11 @@ fn words(printed: &Printed, screen: Screen) -> Page {
     }
     if !printed.gate.devices.is_empty() {
         text.push_str("\n");
-        devices(&mut text, &printed.gate.devices, screen);
+        devices(&mut text, &printed.gate.devices);
     }
     if !printed.groups.is_empty() {
         text.push_str("\n");
-        groups(&mut text, &printed.groups, screen);
+        groups(&mut text, &printed.groups);
     }
     if printed.gate.heartbeats_lost_total > 0 {
         write!(
@@ -197,8 +197,8 @@ fn words(printed: &Printed, screen: Screen) -> Page {
     text
 }
 
-fn devices(text: &mut Page, devices: &[GateDeviceStatus], screen: Screen) {
-    let bytes = |bytes: u64| output::bytes(Some(bytes));
+fn devices(text: &mut Page, devices: &[GateDeviceStatus]) {
+    use output::bytes;
     let table = Table::of(devices)
         .left("DEVICE", 0, |device| device.device.clone())
         .right("HELD AT", 2, |device| bytes(device.setpoint_bytes))
@@ -214,10 +214,10 @@ fn devices(text: &mut Page, devices: &[GateDeviceStatus], screen: Screen) {
         .right("LONGEST WAIT", 2, |device| {
             format!("{:.3} s", device.longest_wait_us as f64 / 1e6)
         });
-    text.append(&table.render(screen));
+    text.table(&table);
 }
 
-fn groups(text: &mut Page, groups: &[PrintedGroup], screen: Screen) {
+fn groups(text: &mut Page, groups: &[PrintedGroup]) {
     let id = |group: &PrintedGroup| format!("id {}", group.id);
     let table = Table::of(groups)
         .left("GROUP", 0, |group| {
@@ -226,7 +226,7 @@ fn groups(text: &mut Page, groups: &[PrintedGroup], screen: Screen) {
         .right("WEIGHT", 0, |group| group.member.weight.to_string())
         .right("WAITING", 0, |group| group.member.waiting.to_string())
         .right("DIRTIED", 1, |group| {
-            output::bytes(Some(group.member.dirtied_total_bytes))
+            output::bytes(group.member.dirtied_total_bytes)
         })
         .right("WAITS", 2, |group| group.member.waits_total.to_string())
         .right("WAITED", 1, |group| {
@@ -235,7 +235,7 @@ fn groups(text: &mut Page, groups: &[PrintedGroup], screen: Screen) {
         .right("TIMED OUT", 2, |group| {
             group.member.timed_out_total.to_string()
         });
-    text.append(&table.render(screen));
+    text.table(&table);
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<()> {
 }
 
 fn render(report: &Report, source: &str, screen: Screen) -> Page {
-    let mut text = Page::new();
+    let mut text = Page::on(screen);
     if source == "agent" {
         text.push_str("The running agent's last step:\n\n");
     } else {
@@ -91,7 +91,7 @@ fn render(report: &Report, source: &str, screen: Screen) -> Page {
             })
             .right("THEN", 0, |write| value(write, &write.value))
             .left("BECAUSE", 2, |write| write.because.clone());
-        text.append(&table.render(screen));
+        text.table(&table);
     }
     for problem in &report.problems {
         text.problem(problem);

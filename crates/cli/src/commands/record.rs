@@ -13,12 +13,12 @@ use clap::Args;
 use justitia_agent::socket::{is_listening, ticks, Step};
 use justitia_agent::{run, Log, Result, Settings};
 use justitia_policy::units::Bytes;
-use justitia_record::{Existing, Remembered, Session, Source, Tick, Writer, KEYFRAME_EVERY};
+use justitia_record::{Remembered, Session, Source, Tick, Writer, KEYFRAME_EVERY};
 use justitia_report::status;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use crate::output::{self, Page};
+use crate::output::{self, Page, Progress};
 use crate::settings::{self, ConfigArgs, GlobArgs, PolicyArgs};
 
 /// Arguments of `justitia record`.
@@ -50,8 +50,8 @@ pub(crate) struct RecordArgs {
     #[command(flatten)]
     pub(crate) globs: GlobArgs,
     /// Observe without the agent, this often, 100ms to 60s
-    #[arg(long, value_name = "TIME")]
-    pub(crate) interval: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = settings::interval)]
+    pub(crate) interval: Option<Duration>,
 }
 
 /// Interval of attempts to reach the next agent.
@@ -61,16 +61,11 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) fn run(args: &RecordArgs) -> Result<()> {
     let policy = PolicyArgs {
         globs: args.globs.clone(),
-        interval: args.interval.clone(),
+        interval: args.interval,
         ..PolicyArgs::default()
     };
     let settings = settings::with_policy(&args.config, &policy)?;
     let stop = stop_on_signals()?;
-    let existing = if args.append {
-        Existing::Append
-    } else {
-        Existing::Refuse
-    };
     let own = policy.any() || args.config.config.is_some() || !is_listening(&settings.socket());
     // Contact the agent before creating the file: the agent may refuse.
     let agent = if own {
@@ -78,7 +73,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<()> {
     } else {
         Some(ticks::follow(&settings.socket())?)
     };
-    let writer = Writer::open(&args.file, existing)?;
+    let writer = Writer::open(&args.file, args.append)?;
     let mut recorder = Recorder::new(writer, args);
     let done = match agent {
         Some(agent) => {
@@ -119,6 +114,7 @@ struct Recorder {
     missed: u64,
     /// Groups, summed over ticks.
     groups: u64,
+    progress: Progress,
 }
 
 impl Recorder {
@@ -131,6 +127,7 @@ impl Recorder {
             ticks: 0,
             missed: 0,
             groups: 0,
+            progress: Progress::default(),
         }
     }
 
@@ -163,10 +160,9 @@ impl Recorder {
             if !self.go_on(stop) {
                 return Ok(());
             }
-            output::progress(Some(format_args!(
-                "the agent ended; waiting for it to come back"
-            )));
-            output::progress(None);
+            self.progress
+                .show(format_args!("the agent ended; waiting for it to come back"));
+            self.progress = Progress::default();
             agent = loop {
                 let tried = Instant::now();
                 if let Ok(agent) = ticks::follow(&settings.socket()) {
@@ -219,10 +215,8 @@ impl Recorder {
         self.groups += tick.snapshot.groups.len() as u64;
         let bytes = Bytes(self.writer.length() - self.length);
         let seconds = self.began.elapsed().as_secs();
-        output::progress(Some(format_args!(
-            "{} ticks, {seconds} s, {bytes} ",
-            self.ticks
-        )));
+        self.progress
+            .show(format_args!("{} ticks, {seconds} s, {bytes} ", self.ticks));
         Ok(self.in_time())
     }
 
@@ -234,10 +228,10 @@ impl Recorder {
         self.in_time() && !stop.load(Ordering::Acquire)
     }
 
-    fn summary(&self, file: &Path) -> Page {
+    fn summary(&mut self, file: &Path) -> Page {
         let bytes = self.writer.length() - self.length;
         let mut text = Page::new();
-        output::progress(None);
+        self.progress = Progress::default();
         if self.writer.dropped() > 0 {
             let dropped = self.writer.dropped();
             writeln!(text, "cut off {dropped} incomplete bytes at the end");

@@ -9,15 +9,16 @@ mod weights;
 
 use std::path::{Path, PathBuf};
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{ArgAction, Args};
 use export::Export;
 use justitia_agent::config::{parse_mode, parse_objective};
 use justitia_agent::{Error, Result, Settings};
 use justitia_args::seconds;
 use justitia_policy::config::{Mode, Objective};
+use justitia_policy::units::{Bytes, Weight};
 use justitia_record::{Item, Note, Options, Reader, Replayer, Session, Step, Summary};
-use weights::Weights;
+use weights::{Named, Weights};
 
 use crate::output::{self, Page, Screen};
 
@@ -46,17 +47,19 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Part of the policy that is in force [default: as recorded]
-    #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(Mode::NAMES))]
-    pub(crate) mode: Option<String>,
+    #[arg(long, value_name = "MODE",
+        value_parser = PossibleValuesParser::new(Mode::NAMES).try_map(|name| parse_mode(&name)))]
+    pub(crate) mode: Option<Mode>,
     /// Aim of the feedback [default: as recorded]
-    #[arg(long, value_name = "AIM", value_parser = PossibleValuesParser::new(Objective::NAMES))]
-    pub(crate) objective: Option<String>,
+    #[arg(long, value_name = "AIM",
+        value_parser = PossibleValuesParser::new(Objective::NAMES).try_map(|name| parse_objective(&name)))]
+    pub(crate) objective: Option<Objective>,
     /// Another weight for a group, by its path or the path's last part; may be repeated
-    #[arg(long, value_name = "GROUP=N")]
-    pub(crate) weight: Vec<String>,
+    #[arg(long, value_name = "GROUP=N", value_parser = weights::weight)]
+    pub(crate) weight: Vec<(String, Weight)>,
     /// Evaluate a group's curve with this much page cache beyond its share, such as db=200M; may be repeated
-    #[arg(long, value_name = "GROUP=SIZE")]
-    pub(crate) more: Vec<String>,
+    #[arg(long, value_name = "GROUP=SIZE", value_parser = weights::more)]
+    pub(crate) more: Vec<(String, Bytes)>,
     /// Skip steps earlier than this many seconds into the record
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) from: Option<f64>,
@@ -94,12 +97,12 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<()> {
     let settings = args.config.as_deref().map(Settings::load).transpose()?;
     let weights = Weights::new(&args.weight, settings.as_ref())?;
     let weight = |group: &_| weights.of(group);
-    let more = weights::more(&args.more)?;
+    let more = Named::new(&args.more);
     let more_of = |group: &_| more.of(group);
     let options = Options {
         config: settings.map(|settings| settings.policy()),
-        mode: args.mode.as_deref().map(parse_mode).transpose()?,
-        objective: args.objective.as_deref().map(parse_objective).transpose()?,
+        mode: args.mode,
+        objective: args.objective,
         weight: &weight,
         more: &more_of,
     };
@@ -109,7 +112,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<()> {
     };
     if let Some(at_s) = args.at {
         let step = step_at(&args.file, at_s, options, &mut record)?;
-        weights.check_used()?;
+        weights.named.check_used()?;
         more.check_used()?;
         return if args.json {
             output::print_json(&render::step_json(&record, &step))
@@ -141,7 +144,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<()> {
     let Some((config, recorded)) = last else {
         return Err(nothing_there(&args.file, args.from.or(args.to)));
     };
-    weights.check_used()?;
+    weights.named.check_used()?;
     more.check_used()?;
     export.finish()?;
     let summary = summary.finish();

@@ -36,17 +36,19 @@ pub(crate) struct ReserveArgs {
     #[arg(
         value_name = "SIZE",
         required_unless_present = "clear",
-        allow_negative_numbers = true
+        allow_negative_numbers = true,
+        value_parser = size
     )]
-    pub(crate) size: Option<String>,
+    pub(crate) size: Option<Bytes>,
     /// Time after which the reservation expires, 1s to 1h
     #[arg(
         long = "for",
         value_name = "TIME",
         default_value = "60s",
-        allow_negative_numbers = true
+        allow_negative_numbers = true,
+        value_parser = time
     )]
-    pub(crate) time: String,
+    pub(crate) time: Duration,
     /// Cancel the reservation
     #[arg(long, conflicts_with = "size")]
     pub(crate) clear: bool,
@@ -64,9 +66,9 @@ struct Printed {
 }
 
 pub(crate) fn run(args: &ReserveArgs) -> Result<()> {
-    let (bytes, time) = asked(args)?;
+    let bytes = args.size.unwrap_or_default();
     let socket = settings::load(&args.output.config)?.socket();
-    let reserved = reserve(&socket, &args.group, bytes, time)?;
+    let reserved = reserve(&socket, &args.group, bytes, args.time)?;
     if args.output.json {
         return output::print_json(&Printed {
             path: reserved.path,
@@ -78,20 +80,19 @@ pub(crate) fn run(args: &ReserveArgs) -> Result<()> {
     words(&reserved).print()
 }
 
-/// Size and time from the arguments, checked before the agent is contacted.
-fn asked(args: &ReserveArgs) -> Result<(Bytes, Duration)> {
-    let time = parse_time("--for", &args.time, SHORTEST..=LONGEST)?;
-    let bytes = match &args.size {
-        Some(text) => parse_size("SIZE", text)?.page_aligned(),
-        _ => return Ok((Bytes::ZERO, time)),
-    };
+fn time(text: &str) -> Result<Duration> {
+    Ok(parse_time("--for", text, SHORTEST..=LONGEST)?)
+}
+
+fn size(text: &str) -> Result<Bytes> {
+    let bytes = parse_size("SIZE", text)?.page_aligned();
     if bytes == Bytes::ZERO {
         return Err(Error::usage(
             "no size to reserve",
             "name a size such as 512M, or --clear to cancel a reservation",
         ));
     }
-    Ok((bytes, time))
+    Ok(bytes)
 }
 
 fn words(reserved: &Reserved) -> Page {

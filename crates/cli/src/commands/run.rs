@@ -4,9 +4,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::Args;
-use justitia_agent::config::{parse_observer, OBSERVERS};
+use justitia_agent::config::{parse_observer, Observing, OBSERVERS};
 use justitia_agent::{run, Error, Log, Result};
 use justitia_report::feed::parse_listen;
 
@@ -38,8 +38,9 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
     /// Counter of the traffic: BPF programs, or /proc [default: auto]
-    #[arg(long, value_name = "SOURCE", value_parser = PossibleValuesParser::new(OBSERVERS))]
-    pub(crate) observer: Option<String>,
+    #[arg(long, value_name = "SOURCE",
+        value_parser = PossibleValuesParser::new(OBSERVERS).try_map(|name| parse_observer(&name)))]
+    pub(crate) observer: Option<Observing>,
     /// Start even if no cgroup matches yet
     #[arg(long)]
     pub(crate) wait: bool,
@@ -73,9 +74,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
         if let Some(listen) = &args.listen {
             settings.listen = parse_listen(listen)?;
         }
-        if let Some(observer) = &args.observer {
-            settings.observer = parse_observer(observer)?;
-        }
+        settings.observer = args.observer.unwrap_or(settings.observer);
         Ok(settings)
     };
     let (settings, log) = (read()?, Log::stderr(args.verbose));

@@ -123,10 +123,10 @@ fn push_guard(text: &mut Page, guard: &GuardStatus) {
     write!(
         text,
         "\nguard: {} to keep free, {} are free; {} of page cache requested so far, {} taken in full\n",
-        output::bytes(Some(guard.reserve_bytes)),
+        output::bytes(guard.reserve_bytes),
         output::bytes(guard.spare_bytes),
-        output::bytes(Some(guard.asked_total_bytes)),
-        output::bytes(Some(guard.taken_total_bytes)),
+        output::bytes(guard.asked_total_bytes),
+        output::bytes(guard.taken_total_bytes),
     );
     for reservation in &guard.reservations {
         writeln!(

@@ -29,7 +29,6 @@ use std::time::{Duration, Instant};
 use app::App;
 use clap::Args;
 pub(crate) use format::age;
-use justitia_agent::config::parse_interval;
 use justitia_agent::socket::ask;
 use justitia_agent::{Error, Result};
 use justitia_report::say;
@@ -55,8 +54,8 @@ pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
     /// Time between two updates, 100ms to 60s
-    #[arg(long, value_name = "TIME", default_value = "1s")]
-    pub(crate) interval: String,
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = settings::interval)]
+    pub(crate) interval: Duration,
     /// Print one frame as text and end
     #[arg(long)]
     pub(crate) once: bool,
@@ -70,7 +69,7 @@ const PLAIN_COLUMNS: usize = 120;
 
 /// Shows the screen, or prints one frame, or JSON lines.
 pub(crate) fn run(args: &TopArgs) -> Result<()> {
-    let interval = parse_interval("--interval", &args.interval)?;
+    let interval = args.interval;
     if !args.once && !args.json {
         check_terminal(
             io::stdout().is_terminal(),

@@ -159,13 +159,14 @@ pub(crate) fn run(args: &TryArgs) -> Result<()> {
     let stop = stop_on_signals()?;
     let mut tally = Tally::new(&settings);
     tally.trial.running_mode = ask(&settings.socket()).ok().map(|report| report.mode);
+    let mut progress = output::Progress::default();
     run::watch(&settings, &Log::stderr(false), &stop, |tick, step| {
         tally.see(tick, step.elapsed);
         let seconds = tally.trial.seconds;
-        output::progress(Some(format_args!("{seconds:.0} of {} s ", args.seconds)));
+        progress.show(format_args!("{seconds:.0} of {} s ", args.seconds));
         Ok(seconds < args.seconds as f64)
     })?;
-    output::progress(None);
+    drop(progress);
     let mut trial = tally.finish();
     trial.survey(&settings)?;
     output::print(args.json, &trial, |screen| render(&trial, screen))?;

@@ -11,9 +11,9 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Subcommand};
-use justitia_agent::config::{parse_interval, parse_weight};
+use justitia_agent::config::parse_weight;
 use justitia_agent::{Error, Result};
 use justitia_cgroup::Processes;
 use justitia_policy::units::Weight;
@@ -26,7 +26,7 @@ use justitia_vm::{ImageCache, Settings};
 
 use super::record::stop_on_signals;
 use crate::output::{self, Page, Screen};
-use crate::settings::{self, ConfigArgs};
+use crate::settings::{self, ConfigArgs, OutputArgs};
 
 /// The image cache's socket in the state directory.
 const SOCKET: &str = "vm.sock";
@@ -61,8 +61,8 @@ pub(crate) struct VmArgs {
     #[arg(long)]
     pub(crate) images: bool,
     /// Repeat this often, 100ms to 60s
-    #[arg(long, value_name = "TIME")]
-    pub(crate) interval: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = settings::interval)]
+    pub(crate) interval: Option<Duration>,
     /// Print JSON; with --interval one line each time
     #[arg(long)]
     pub(crate) json: bool,
@@ -95,13 +95,11 @@ Examples:
   justitia vm policy default")]
     Policy {
         /// The new policy
-        #[arg(value_name = "POLICY", value_parser = PossibleValuesParser::new(Replacement::NAMES))]
-        policy: Option<String>,
+        #[arg(value_name = "POLICY",
+            value_parser = PossibleValuesParser::new(Replacement::NAMES).map(|name| named(&name)))]
+        policy: Option<Replacement>,
         #[command(flatten)]
-        config: ConfigArgs,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        output: OutputArgs,
     },
 }
 
@@ -112,25 +110,21 @@ pub(crate) struct VmRunArgs {
     pub(crate) config: ConfigArgs,
     /// Replacement policy for the pages of images
     #[arg(long, value_name = "POLICY", default_value = "justitia",
-        value_parser = PossibleValuesParser::new(Replacement::NAMES))]
-    pub(crate) policy: String,
+        value_parser = PossibleValuesParser::new(Replacement::NAMES).map(|name| named(&name)))]
+    pub(crate) policy: Replacement,
     /// Time between two rounds, 100ms to 60s
-    #[arg(long, value_name = "TIME", default_value = "250ms")]
-    pub(crate) interval: String,
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = settings::interval)]
+    pub(crate) interval: Duration,
     /// A machine's weight among the machines, 1 to 10000; may be repeated [default: 100 each]
-    #[arg(long, value_name = "NAME=N")]
-    pub(crate) weight: Vec<String>,
+    #[arg(long, value_name = "NAME=N", value_parser = weight)]
+    pub(crate) weight: Vec<(String, Weight)>,
 }
 
 pub(crate) fn run(args: &VmArgs) -> Result<()> {
     match &args.command {
         None => show(args),
         Some(VmCommand::Run(args)) => keep(args),
-        Some(VmCommand::Policy {
-            policy,
-            config,
-            json,
-        }) => switch(policy.as_deref(), config, *json),
+        Some(VmCommand::Policy { policy, output }) => switch(*policy, output),
     }
 }
 
@@ -149,21 +143,18 @@ pub(super) fn name(policy: Option<Replacement>) -> String {
 }
 
 fn show(args: &VmArgs) -> Result<()> {
-    let interval = args.interval.as_deref();
-    let interval = interval.map(|text| parse_interval("--interval", text));
-    let interval = interval.transpose()?;
     let socket = socket(&args.config)?;
     loop {
         let report = match control::ask(&socket)? {
             Some(report) => report,
             None => look()?,
         };
-        let read = match (args.json, interval) {
+        let read = match (args.json, args.interval) {
             (true, None) => return output::print_json(&report),
             (true, Some(_)) => output::print_json_line(&report)?,
             (false, _) => table::text(&report, args.images, Screen::stdout()).flush()?,
         };
-        match interval {
+        match args.interval {
             Some(interval) if read => thread::sleep(interval),
             _ => return Ok(()),
         }
@@ -180,11 +171,9 @@ fn look() -> Result<Report> {
 }
 
 fn keep(args: &VmRunArgs) -> Result<()> {
-    let interval = parse_interval("--interval", &args.interval)?;
-    let weights = args.weight.iter().map(|text| weight(text));
     let settings = Settings {
-        replacement: named(&args.policy),
-        weights: weights.collect::<Result<_>>()?,
+        replacement: args.policy,
+        weights: args.weight.clone(),
         only_look: false,
     };
     let stop = stop_on_signals()?;
@@ -197,7 +186,7 @@ fn keep(args: &VmRunArgs) -> Result<()> {
     let tier = image_cache.report().tracking.unwrap_or_default();
     output::print_line(format_args!(
         "managing the cache of {machines} machines, policy {}, counting at {tier}; Ctrl-C ends it",
-        args.policy
+        word(&args.policy)
     ))?;
     loop {
         let began = Instant::now();
@@ -212,8 +201,8 @@ fn keep(args: &VmRunArgs) -> Result<()> {
             say::complain(&page);
         }
         control.post(image_cache.report());
-        while began.elapsed() < interval && !stop.load(Ordering::Acquire) {
-            thread::sleep(SLICE.min(interval.saturating_sub(began.elapsed())));
+        while began.elapsed() < args.interval && !stop.load(Ordering::Acquire) {
+            thread::sleep(SLICE.min(args.interval.saturating_sub(began.elapsed())));
         }
         if stop.load(Ordering::Acquire) {
             return Ok(());
@@ -236,10 +225,10 @@ fn weight(text: &str) -> Result<(String, Weight)> {
     Ok((name.to_owned(), weight))
 }
 
-fn switch(policy: Option<&str>, config: &ConfigArgs, json: bool) -> Result<()> {
-    let path = socket(config)?;
+fn switch(policy: Option<Replacement>, options: &OutputArgs) -> Result<()> {
+    let path = socket(&options.config)?;
     let report = match policy {
-        Some(policy) => control::switch(&path, named(policy))?,
+        Some(policy) => control::switch(&path, policy)?,
         None => control::ask(&path)?,
     };
     let Some(report) = report else {
@@ -248,7 +237,7 @@ fn switch(policy: Option<&str>, config: &ConfigArgs, json: bool) -> Result<()> {
             "start it: justitia vm run; or name its --state-dir",
         ));
     };
-    if json {
+    if options.json {
         return output::print_json(&serde_json::json!({ "policy": report.policy }));
     }
     output::print_line(format_args!("{}", name(report.policy)))

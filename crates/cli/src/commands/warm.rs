@@ -171,7 +171,9 @@ fn warm(found: &[files::Found], group: &Group, entitled: Bytes) -> Result<Warmed
     let most = below_limits(group, &mut buffer).map_or(entitled, |room| room.min(entitled));
     let before = held(group, &mut buffer);
     let total: u64 = found.iter().map(|file| file.bytes).sum();
-    let mut progress = Progress::new(total);
+    let began = Instant::now();
+    let mut told = began;
+    let mut progress = output::Progress::default();
     let mut piece = vec![0; PIECE];
     let mut read = 0;
     let mut complete = true;
@@ -180,10 +182,7 @@ fn warm(found: &[files::Found], group: &Group, entitled: Bytes) -> Result<Warmed
             Ok(file) => file,
             // It was removed since it was found.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            Err(error) => {
-                progress.end();
-                return Err(Error::io("read", &one.path, &error));
-            }
+            Err(error) => return Err(Error::io("read", &one.path, &error)),
         };
         // A file that grew meanwhile is read as far as it was found.
         let mut left = one.bytes;
@@ -202,15 +201,15 @@ fn warm(found: &[files::Found], group: &Group, entitled: Bytes) -> Result<Warmed
                     left = left.saturating_sub(bytes as u64);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => {
-                    progress.end();
-                    return Err(Error::io("read", &one.path, &error));
-                }
+                Err(error) => return Err(Error::io("read", &one.path, &error)),
             }
-            progress.tell(read);
+            if told.elapsed() >= SILENT {
+                told = Instant::now();
+                let (read, total) = (Bytes(read), Bytes(total));
+                progress.show(format_args!("{read} of {total} read "));
+            }
         }
     }
-    progress.end();
     Ok(Warmed {
         group: group.path().to_owned(),
         files: found.len(),
@@ -220,7 +219,7 @@ fn warm(found: &[files::Found], group: &Group, entitled: Bytes) -> Result<Warmed
         entitled_bytes: most.0,
         held_before_bytes: before.map(|bytes| bytes.0),
         held_after_bytes: held(group, &mut buffer).map(|bytes| bytes.0),
-        seconds: progress.began.elapsed().as_secs_f64(),
+        seconds: began.elapsed().as_secs_f64(),
     })
 }
 
@@ -234,42 +233,6 @@ fn words(warmed: &Warmed) -> String {
         output::bytes(warmed.held_after_bytes),
         Bytes(warmed.entitled_bytes),
     )
-}
-
-/// Shows the progress of a long run on a terminal.
-struct Progress {
-    began: Instant,
-    told: Instant,
-    total: u64,
-    shown: bool,
-}
-
-impl Progress {
-    fn new(total: u64) -> Progress {
-        let now = Instant::now();
-        Progress {
-            began: now,
-            told: now,
-            total,
-            shown: false,
-        }
-    }
-
-    fn tell(&mut self, read: u64) {
-        if self.told.elapsed() < SILENT {
-            return;
-        }
-        self.told = Instant::now();
-        self.shown = true;
-        let (read, total) = (Bytes(read), Bytes(self.total));
-        output::progress(Some(format_args!("{read} of {total} read ")));
-    }
-
-    fn end(&self) {
-        if self.shown {
-            output::progress(None);
-        }
-    }
 }
 
 fn cannot_join(error: justitia_cgroup::Error) -> Error {

@@ -36,15 +36,15 @@ pub(crate) struct WeightArgs {
     #[arg(value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: Option<String>,
     /// The new weight, 1 to 10000
-    #[arg(value_name = "N", requires = "group", allow_negative_numbers = true)]
-    pub(crate) weight: Option<String>,
+    #[arg(value_name = "N", requires = "group", allow_negative_numbers = true, value_parser = parse_weight)]
+    pub(crate) weight: Option<Weight>,
     /// Remove the weight set here
     #[arg(long, requires = "group", conflicts_with = "weight")]
     pub(crate) unset: bool,
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
     /// Cgroups that are managed, when the configuration does not say
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, value_name = "GLOB", value_parser = settings::glob)]
     pub(crate) manage: Vec<String>,
     /// Print JSON
     #[arg(long)]
@@ -101,13 +101,8 @@ impl WeightRecord {
 }
 
 pub(crate) fn run(args: &WeightArgs) -> Result<()> {
-    // Refuse invalid arguments before scanning the host.
-    let new = args.weight.as_deref().map(parse_weight).transpose()?;
     let mut settings = settings::load(&args.config)?;
-    settings::check_globs(&args.manage)?;
-    if !args.manage.is_empty() {
-        settings.manage.clone_from(&args.manage);
-    }
+    settings::override_globs(&mut settings.manage, &args.manage);
     let fs = run::open_host(Mode::Observe)?;
     let mut scanner = Scanner::new(fs.clone(), settings.discover(), RuntimeDirs::host())
         .map_err(|error| Error::usage(error, justitia_agent::config::GLOB_REMEDY))?;
@@ -117,14 +112,14 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
         return list(&fs, &scanner, &settings.manage.join(" "), args.json);
     };
     let group = find(&fs, &scanner, name)?;
-    if let Some(weight) = new {
+    if let Some(weight) = args.weight {
         group.set_xattr(scanner.attribute_of(group.path()), &weight.to_string())?;
     } else if args.unset {
         for name in [xattr::WEIGHT, xattr::WEIGHT_OF_DELEGATED] {
             group.remove_xattr(name)?;
         }
     }
-    if new.is_some() || args.unset {
+    if args.weight.is_some() || args.unset {
         scanner.rescan()?;
     }
     let record = record(&scanner, &group)?;
@@ -140,7 +135,7 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
     );
     if record.kind.is_none() && !record.divides {
         text.push_str("it is not among the managed groups\n");
-    } else if new.is_some_and(|new| new.get() != record.weight) {
+    } else if args.weight.is_some_and(|new| new.get() != record.weight) {
         text.push_str("it takes precedence over the weight set here\n");
     }
     if record.divides {

@@ -155,7 +155,6 @@ pub(crate) fn stake(
     lends: Option<u64>,
     borrows: Option<u64>,
 ) -> Option<String> {
-    let bytes = |size: u64| bytes(Some(size));
     match (needs?, lends?, borrows?) {
         (needs, lends, _) if lends > 0 => Some(format!(
             "lends {} of its share: its reads hit as often with {}",

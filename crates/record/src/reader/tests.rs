@@ -5,6 +5,7 @@ use serde_json::{json, Value};
 use super::*;
 use crate::encode::Encoder;
 use crate::frame::{frame, preamble};
+use crate::model::{Session, Tick};
 
 fn tick_json(count: u64) -> Value {
     json!({

@@ -7,7 +7,7 @@ use justitia_policy::config::Mode;
 use justitia_policy::plan::{Knob, Reason};
 use justitia_policy::units::{Bytes, Limit, Weight};
 use justitia_policy::Config;
-use justitia_record::{Existing, Item, Options, Reader, Replayer, Source, Writer};
+use justitia_record::{Item, Options, Reader, Replayer, Source, Writer};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -82,7 +82,7 @@ fn a_record_of_format_2_is_read() {
 fn make() {
     let mut run = Run::new(Config::default(), &[100, 400, 800]).counted();
     run.ticks(10);
-    let mut writer = Writer::open(&fixture("v2.jrec"), Existing::Refuse).unwrap();
+    let mut writer = Writer::open(&fixture("v2.jrec"), false).unwrap();
     writer.session(&session()).unwrap();
     writer.tick(&run.tick(true)).unwrap();
     for _ in 0..9 {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::simulated::{frames, items, session, ticks, Run};
 use justitia_policy::Config;
-use justitia_record::{Encoder, Existing, Item, Note, Reader, Session, Source, Tick, Writer};
+use justitia_record::{Encoder, Item, Note, Reader, Session, Source, Tick, Writer};
 use justitia_report::Exit;
 use proptest::prelude::*;
 
@@ -184,7 +184,7 @@ fn going_on_with_a_file_cuts_off_its_torn_end() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.jrec");
     let given = Run::new(Config::default(), &[100, 800]).ticks(6);
-    let mut writer = Writer::open(&path, Existing::Refuse).unwrap();
+    let mut writer = Writer::open(&path, false).unwrap();
     writer.session(&session()).unwrap();
     given[..3]
         .iter()
@@ -197,7 +197,7 @@ fn going_on_with_a_file_cuts_off_its_torn_end() {
     bytes.truncate(bytes.len() - 7);
     fs::write(&path, &bytes).unwrap();
 
-    let mut writer = Writer::open(&path, Existing::Append).unwrap();
+    let mut writer = Writer::open(&path, true).unwrap();
     assert!(writer.dropped() > 0 && writer.length() < length);
     let second = Session {
         source: Source::Agent,
@@ -233,21 +233,21 @@ fn nothing_is_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("notes.txt");
     fs::write(&path, "precious, and longer than a preamble").unwrap();
-    let refused = Writer::open(&path, Existing::Refuse).unwrap_err();
+    let refused = Writer::open(&path, false).unwrap_err();
     assert_eq!(refused.exit, Exit::Usage);
-    let refused = Writer::open(&path, Existing::Append).unwrap_err();
+    let refused = Writer::open(&path, true).unwrap_err();
     assert!(refused.cause.contains("is not a record"), "{refused}");
     assert!(fs::read_to_string(&path).unwrap().starts_with("precious"));
     let record = dir.path().join("a.jrec");
-    let _writing = Writer::open(&record, Existing::Refuse).unwrap();
-    let refused = Writer::open(&record, Existing::Append).unwrap_err();
+    let _writing = Writer::open(&record, false).unwrap();
+    let refused = Writer::open(&record, true).unwrap_err();
     assert!(refused.cause.contains("another recorder"), "{refused}");
 }
 
 #[test]
 fn a_full_disk_leaves_what_was_recorded() {
     let full = Path::new("/dev/full");
-    let refused = Writer::open(full, Existing::Append).unwrap_err();
+    let refused = Writer::open(full, true).unwrap_err();
     assert!(refused.cause.contains("no space left"), "{refused}");
     assert!(refused.remedy.contains("make room"), "{}", refused.remedy);
 }

@@ -13,20 +13,17 @@ const SHOWN: usize = 5;
 const REASONS: usize = 3;
 
 pub(crate) fn render(report: &Report, screen: Screen) -> Page {
-    let mut page = Writing {
-        text: Page::new(),
-        screen,
-    };
+    let mut text = Page::on(screen);
     let mut found: Vec<&CheckReport> = with(report, Verdict::Finding).collect();
     found.sort_by_key(|check| std::cmp::Reverse(check.severity));
     for check in found {
-        page.finding(check);
+        finding(&mut text, check);
     }
-    page.silenced(report);
-    page.unknown(report);
-    page.fine(report);
-    page.foot(report);
-    page.text
+    silenced(&mut text, report);
+    unknown(&mut text, report);
+    fine(&mut text, report);
+    foot(&mut text, report);
+    text
 }
 
 fn with(report: &Report, verdict: Verdict) -> impl Iterator<Item = &CheckReport> {
@@ -34,126 +31,115 @@ fn with(report: &Report, verdict: Verdict) -> impl Iterator<Item = &CheckReport>
     checks.filter(move |check| check.verdict == verdict)
 }
 
-struct Writing {
-    text: Page,
-    screen: Screen,
+fn finding(text: &mut Page, check: &CheckReport) {
+    match check.severity {
+        Severity::Critical => text.paint(Color::Red, "critical"),
+        Severity::Warning => text.paint(Color::Yellow, "warning"),
+        Severity::Note => text.push_str("note"),
+    }
+    writeln!(text, ": {} ({})", check.title, check.id);
+    let open: Vec<&Finding> = check
+        .findings
+        .iter()
+        .filter(|finding| finding.silenced.is_none())
+        .collect();
+    for finding in open.iter().take(SHOWN) {
+        let line = format!("{}: {}", subject(&finding.subject), finding.evidence);
+        text.wrapped("  ", "    ", &line);
+        for remedy in &finding.remedy {
+            // Commands are not wrapped, so that users can copy them.
+            writeln!(text, "    > {remedy}");
+        }
+    }
+    if let Some(more @ 1..) = open.len().checked_sub(SHOWN) {
+        writeln!(text, "  and {more} more, in --json");
+    }
+    text.wrapped("  consequence: ", "    ", check.consequence);
+    writeln!(text, "  more: {}\n", check.documentation);
 }
 
-impl Writing {
-    fn finding(&mut self, check: &CheckReport) {
-        match check.severity {
-            Severity::Critical => self.text.paint(self.screen, Color::Red, "critical"),
-            Severity::Warning => self.text.paint(self.screen, Color::Yellow, "warning"),
-            Severity::Note => self.text.push_str("note"),
-        }
-        writeln!(self.text, ": {} ({})", check.title, check.id);
-        let open: Vec<&Finding> = check
-            .findings
-            .iter()
-            .filter(|finding| finding.silenced.is_none())
-            .collect();
-        for finding in open.iter().take(SHOWN) {
-            let line = format!("{}: {}", subject(&finding.subject), finding.evidence);
-            self.wrapped("  ", "    ", &line);
-            for remedy in &finding.remedy {
-                // Commands are not wrapped, so that users can copy them.
-                writeln!(self.text, "    > {remedy}");
+fn silenced(text: &mut Page, report: &Report) {
+    if report.silenced_total == 0 {
+        return;
+    }
+    writeln!(text, "silenced by the configuration");
+    for check in &report.checks {
+        for finding in &check.findings {
+            if let Some(reason) = &finding.silenced {
+                let line = format!(
+                    "{} of {}: {} (because: {reason})",
+                    check.id,
+                    subject(&finding.subject),
+                    finding.evidence
+                );
+                text.wrapped("  ", "    ", &line);
             }
         }
-        if let Some(more @ 1..) = open.len().checked_sub(SHOWN) {
-            writeln!(self.text, "  and {more} more, in --json");
-        }
-        self.wrapped("  consequence: ", "    ", check.consequence);
-        writeln!(self.text, "  more: {}\n", check.documentation);
     }
+    text.push_str("\n");
+}
 
-    fn wrapped(&mut self, first: &str, rest: &str, words: &str) {
-        self.text.wrapped(self.screen, first, rest, words);
+fn unknown(text: &mut Page, report: &Report) {
+    if report.could_not_tell_total == 0 {
+        return;
     }
+    writeln!(text, "could not tell");
+    // Many checks lack the same facts: print them once.
+    let mut by_reason: Vec<(&[String], Vec<&str>)> = Vec::new();
+    for check in &report.checks {
+        let reasons = &check.could_not_tell[..];
+        if reasons.is_empty() {
+            continue;
+        }
+        match by_reason.iter_mut().find(|(same, _)| *same == reasons) {
+            Some((_, ids)) => ids.push(check.id),
+            None => by_reason.push((reasons, vec![check.id])),
+        }
+    }
+    for (reasons, ids) in by_reason {
+        let shown = &reasons[..reasons.len().min(REASONS)];
+        let mut line = format!("{}: {}", ids.join(", "), shown.join("; "));
+        if let Some(more @ 1..) = reasons.len().checked_sub(REASONS) {
+            let _ = write!(line, "; and {more} more");
+        }
+        text.wrapped("  ", "    ", &line);
+    }
+    text.push_str("\n");
+}
 
-    fn silenced(&mut self, report: &Report) {
-        if report.silenced_total == 0 {
-            return;
-        }
-        writeln!(self.text, "silenced by the configuration");
-        for check in &report.checks {
-            for finding in &check.findings {
-                if let Some(reason) = &finding.silenced {
-                    let line = format!(
-                        "{} of {}: {} (because: {reason})",
-                        check.id,
-                        subject(&finding.subject),
-                        finding.evidence
-                    );
-                    self.wrapped("  ", "    ", &line);
-                }
-            }
-        }
-        self.text.push_str("\n");
+fn fine(text: &mut Page, report: &Report) {
+    let fine: Vec<&str> = with(report, Verdict::Fine).map(|check| check.id).collect();
+    if !fine.is_empty() {
+        text.wrapped("fine: ", "  ", &fine.join(", "));
+        text.push_str("\n");
     }
+}
 
-    fn unknown(&mut self, report: &Report) {
-        if report.could_not_tell_total == 0 {
-            return;
-        }
-        writeln!(self.text, "could not tell");
-        // Many checks lack the same facts: print them once.
-        let mut by_reason: Vec<(&[String], Vec<&str>)> = Vec::new();
-        for check in &report.checks {
-            let reasons = &check.could_not_tell[..];
-            if reasons.is_empty() {
-                continue;
-            }
-            match by_reason.iter_mut().find(|(same, _)| *same == reasons) {
-                Some((_, ids)) => ids.push(check.id),
-                None => by_reason.push((reasons, vec![check.id])),
-            }
-        }
-        for (reasons, ids) in by_reason {
-            let shown = &reasons[..reasons.len().min(REASONS)];
-            let mut line = format!("{}: {}", ids.join(", "), shown.join("; "));
-            if let Some(more @ 1..) = reasons.len().checked_sub(REASONS) {
-                let _ = write!(line, "; and {more} more");
-            }
-            self.wrapped("  ", "    ", &line);
-        }
-        self.text.push_str("\n");
+fn foot(text: &mut Page, report: &Report) {
+    let host = &report.host;
+    let kernel = host.kernel.as_deref().unwrap_or("of unknown release");
+    let looked = match host.window_s {
+        Some(window) => format!("two samples, {window:.1} s apart"),
+        None => "one sample: no rates".to_owned(),
+    };
+    let line = format!(
+        "Linux {kernel}, {} of memory, {} free, {} of swap; cgroups: {}; {looked}",
+        output::bytes(host.memory_bytes),
+        output::bytes(host.free_bytes),
+        output::bytes(host.swap_bytes),
+        host.groups_total,
+    );
+    text.wrapped("", "  ", &line);
+    if !host.disks.is_empty() {
+        let disks = host.disks.iter().map(|(name, by)| format!("{name} {by}"));
+        let disks = disks.collect::<Vec<_>>().join(", ");
+        text.wrapped("", "  ", &format!("weights on disks act by: {disks}"));
     }
-
-    fn fine(&mut self, report: &Report) {
-        let fine: Vec<&str> = with(report, Verdict::Fine).map(|check| check.id).collect();
-        if !fine.is_empty() {
-            self.wrapped("fine: ", "  ", &fine.join(", "));
-            self.text.push_str("\n");
-        }
-    }
-
-    fn foot(&mut self, report: &Report) {
-        let host = &report.host;
-        let kernel = host.kernel.as_deref().unwrap_or("of unknown release");
-        let looked = match host.window_s {
-            Some(window) => format!("two samples, {window:.1} s apart"),
-            None => "one sample: no rates".to_owned(),
-        };
-        let line = format!(
-            "Linux {kernel}, {} of memory, {} free, {} of swap; cgroups: {}; {looked}",
-            output::bytes(host.memory_bytes),
-            output::bytes(host.free_bytes),
-            output::bytes(host.swap_bytes),
-            host.groups_total,
-        );
-        self.wrapped("", "  ", &line);
-        if !host.disks.is_empty() {
-            let disks = host.disks.iter().map(|(name, by)| format!("{name} {by}"));
-            let disks = disks.collect::<Vec<_>>().join(", ");
-            self.wrapped("", "  ", &format!("weights on disks act by: {disks}"));
-        }
-        writeln!(
-            self.text,
-            "{} found, {} silenced, {} could not tell",
-            report.findings_total, report.silenced_total, report.could_not_tell_total
-        );
-    }
+    writeln!(
+        text,
+        "{} found, {} silenced, {} could not tell",
+        report.findings_total, report.silenced_total, report.could_not_tell_total
+    );
 }
 
 fn subject(subject: &Subject) -> String {

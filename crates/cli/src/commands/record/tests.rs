@@ -41,7 +41,7 @@ fn settings(dir: &Path) -> Settings {
 }
 
 fn recorder(file: &Path) -> Recorder {
-    Recorder::new(Writer::open(file, Existing::Refuse).unwrap(), &args(file))
+    Recorder::new(Writer::open(file, false).unwrap(), &args(file))
 }
 
 /// The ticks of a file, each with whether a replay decides the same plan.
@@ -158,11 +158,11 @@ fn the_time_to_record_ends_without_a_tick() {
 fn failures_keep_their_kind() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("there.jrec");
-    drop(Writer::open(&file, Existing::Refuse).unwrap());
-    let error = Writer::open(&file, Existing::Refuse).unwrap_err();
+    drop(Writer::open(&file, false).unwrap());
+    let error = Writer::open(&file, false).unwrap_err();
     assert_eq!(error.exit.code(), 2);
     assert!(error.cause.contains("exists already") && error.remedy.contains("--append"));
     let nowhere = dir.path().join("no/such/dir/x.jrec");
-    let error = Writer::open(&nowhere, Existing::Refuse).unwrap_err();
+    let error = Writer::open(&nowhere, false).unwrap_err();
     assert_eq!(error.exit.code(), 1);
 }

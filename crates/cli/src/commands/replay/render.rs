@@ -3,7 +3,7 @@
 use justitia_policy::plan::{Knob, Plan, Write};
 use justitia_policy::snapshot::GroupId;
 use justitia_policy::Config;
-use justitia_record::{path_of, Difference, GroupSummary, Session, Source, Step, Summary};
+use justitia_record::{path_of, GroupSummary, Session, Source, Step, Summary};
 use justitia_report::text::word;
 use serde_json::json;
 
@@ -23,7 +23,7 @@ pub(super) fn summary(
     summary: &Summary,
     screen: Screen,
 ) -> Page {
-    let mut text = heading(record);
+    let mut text = heading(record, screen);
     writeln!(
         text,
         "{} ticks over {:.1} s, {} groups; recorded in {}",
@@ -66,7 +66,7 @@ pub(super) fn summary(
         .right("GAIN", 2, |group| ratio(group.gain))
         .right("WRITES", 3, |group| group.writes.to_string())
         .right("THEN", 4, |group| group.recorded_writes.to_string());
-    text.append(&table.render(screen));
+    text.table(&table);
     writeln!(
         text,
         "\n{} writes, {} recorded; the same plan in {} of {} ticks",
@@ -81,13 +81,13 @@ pub(super) fn summary(
              differ.\n",
         );
     }
-    push_curves(&mut text, summary, screen);
-    push_differences(&mut text, summary, screen);
+    push_curves(&mut text, summary);
+    push_differences(&mut text, summary);
     text
 }
 
 /// Hit ratios and reads from disks under other shares, for groups with a curve.
-fn push_curves(text: &mut Page, summary: &Summary, screen: Screen) {
+fn push_curves(text: &mut Page, summary: &Summary) {
     let told = |group: &&GroupSummary| group.hit_ratio.or(group.recorded_hit_ratio).is_some();
     let differs = |g: &GroupSummary| g.entitlement_bytes != g.recorded_entitlement_bytes;
     if !summary.groups.iter().filter(told).any(differs) {
@@ -106,10 +106,10 @@ fn push_curves(text: &mut Page, summary: &Summary, screen: Screen) {
         .right("THEN", 0, |group| {
             bandwidth(group.recorded_fetched_bytes_per_s)
         });
-    text.append(&table.render(screen));
+    text.table(&table);
 }
 
-fn push_differences(text: &mut Page, summary: &Summary, screen: Screen) {
+fn push_differences(text: &mut Page, summary: &Summary) {
     let first = &summary.first_differences;
     if first.is_empty() {
         return;
@@ -134,7 +134,7 @@ fn push_differences(text: &mut Page, summary: &Summary, screen: Screen) {
                 .map(|write| write.reason.to_string())
                 .unwrap_or_default()
         });
-    text.append(&table.render(screen));
+    text.table(&table);
 }
 
 /// The summary as JSON.
@@ -144,38 +144,20 @@ pub(super) fn summary_json(
     recorded: &Config,
     summary: &Summary,
 ) -> serde_json::Value {
-    let differences = summary.first_differences.iter();
-    let differences: Vec<_> = differences.map(difference_json).collect();
-    let mut json = json!({
-        "file": record.file,
-        "sessions": record.sessions,
-        "complete": record.ended,
-        "notes": record.notes.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "config": config,
-        "recorded_config": recorded,
-        "first_differences": differences,
-    });
-    if let (Some(json), Ok(serde_json::Value::Object(summary))) =
-        (json.as_object_mut(), serde_json::to_value(summary))
-    {
-        json.extend(summary);
-    }
+    let notes = record.notes.iter().map(ToString::to_string);
+    let mut json = json!(summary);
+    json["file"] = json!(record.file);
+    json["sessions"] = json!(record.sessions);
+    json["complete"] = json!(record.ended);
+    json["notes"] = notes.collect();
+    json["config"] = json!(config);
+    json["recorded_config"] = json!(recorded);
     json
-}
-
-fn difference_json(difference: &Difference) -> serde_json::Value {
-    json!({
-        "at_s": difference.at_s,
-        "path": difference.group,
-        "knob": difference.knob,
-        "then": difference.then,
-        "now": difference.now,
-    })
 }
 
 /// One step as text.
 pub(super) fn step(record: &Record, step: &Step, screen: Screen) -> Page {
-    let mut text = heading(record);
+    let mut text = heading(record, screen);
     writeln!(
         text,
         "Step {} at {:.3} s, {:.3} s after the one before, in {}",
@@ -205,7 +187,7 @@ pub(super) fn step(record: &Record, step: &Step, screen: Screen) -> Page {
         .left("COLOR", 3, |verdict| {
             (verdict.color.to_string(), Some(verdict.color))
         });
-    text.append(&table.render(screen));
+    text.table(&table);
     let plan = &step.plan;
     writeln!(
         text,
@@ -213,11 +195,11 @@ pub(super) fn step(record: &Record, step: &Step, screen: Screen) -> Page {
         ratio(plan.pv),
         percent(plan.share_error)
     );
-    push_writes(&mut text, step, screen);
+    push_writes(&mut text, step);
     text
 }
 
-fn push_writes(text: &mut Page, step: &Step, screen: Screen) {
+fn push_writes(text: &mut Page, step: &Step) {
     let then = &step.tick.plan;
     let find = |plan: &Plan, id: GroupId, knob: Knob| {
         let mut writes = plan.writes.iter();
@@ -238,7 +220,7 @@ fn push_writes(text: &mut Page, step: &Step, screen: Screen) {
             .right("THEN", 1, |write| value(then, write))
             .right("NOW", 0, |write| value(&step.plan, write))
             .left("BECAUSE", 2, |write| write.reason.to_string());
-        text.append(&table.render(screen));
+        text.table(&table);
     }
     text.push_str(if step.same() {
         "\nThe same plan as recorded.\n"
@@ -265,8 +247,8 @@ pub(super) fn step_json(record: &Record, step: &Step) -> serde_json::Value {
 }
 
 /// The record's identity, and its damaged parts.
-fn heading(record: &Record) -> Page {
-    let mut text = Page::new();
+fn heading(record: &Record, screen: Screen) -> Page {
+    let mut text = Page::on(screen);
     write!(text, "{}", record.file);
     if let Some(session) = record.sessions.first() {
         write!(text, ": {}", origin(session));

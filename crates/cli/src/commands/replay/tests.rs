@@ -10,8 +10,8 @@ fn fixture() -> PathBuf {
 }
 
 fn weights(arguments: &[&str]) -> Weights {
-    let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-    Weights::new(&arguments, None).unwrap()
+    let named = arguments.iter().map(|argument| weights::weight(argument));
+    Weights::new(&named.collect::<Result<Vec<_>>>().unwrap(), None).unwrap()
 }
 
 /// The output as text and as JSON.
@@ -37,7 +37,7 @@ fn replayed(arguments: &[&str], mode: Option<&str>) -> (String, serde_json::Valu
         Ok(true)
     })
     .unwrap();
-    weights.check_used().unwrap();
+    weights.named.check_used().unwrap();
     let (config, recorded) = configs.unwrap();
     let summary = summary.finish();
     (
@@ -103,11 +103,11 @@ fn a_step_is_the_first_at_or_after_its_time() {
 
 #[test]
 fn a_weight_for_nobody_or_out_of_range_is_wrong_usage() {
-    let unused = weights(&["nobody=5"]).check_used().unwrap_err();
+    let unused = weights(&["nobody=5"]).named.check_used().unwrap_err();
     assert_eq!(unused.exit.code(), 2);
     assert!(unused.cause.contains("no group nobody"), "{unused}");
     for wrong in ["db", "db=0", "db=many", "=", "db=10001"] {
-        let error = Weights::new(&[wrong.to_owned()], None).unwrap_err();
+        let error = weights::weight(wrong).unwrap_err();
         assert_eq!(error.exit.code(), 2, "{wrong}");
     }
 }

@@ -11,7 +11,7 @@ use justitia_policy::units::{Bytes, Weight};
 
 #[derive(Debug)]
 pub(super) struct Weights {
-    named: Named<Weight>,
+    pub(super) named: Named<Weight>,
     globs: Vec<(Glob, Weight)>,
 }
 
@@ -23,6 +23,13 @@ pub(super) struct Named<T> {
 }
 
 impl<T: Copy> Named<T> {
+    pub(super) fn new(values: &[(String, T)]) -> Named<T> {
+        let unused = |(name, value): &(String, T)| (name.clone(), *value, Cell::new(false));
+        Named {
+            values: values.iter().map(unused).collect(),
+        }
+    }
+
     /// The value for this group; the last one wins.
     pub(super) fn of(&self, group: &Group) -> Option<T> {
         let last = group.path.rsplit('/').next().unwrap_or_default();
@@ -47,50 +54,40 @@ impl<T: Copy> Named<T> {
     }
 }
 
-/// Parses arguments. `what` names the value in errors, `example` is an example of an argument.
-fn named<T>(
-    arguments: &[String],
-    what: &str,
-    example: &str,
-    read: impl Fn(&str, &str) -> Result<T>,
-) -> Result<Named<T>> {
-    let one = |argument: &String| {
-        let (group, value) = argument.rsplit_once('=').ok_or_else(|| {
-            Error::usage(
-                format!("{what} {argument} is not of the form GROUP=VALUE"),
-                format!("write for example {example}"),
-            )
-        })?;
-        Ok((group.to_owned(), read(group, value)?, Cell::new(false)))
-    };
-    let values = arguments.iter().map(one).collect::<Result<_>>()?;
-    Ok(Named { values })
-}
-
-/// Parses `--more GROUP=SIZE`.
-pub(super) fn more(arguments: &[String]) -> Result<Named<Bytes>> {
-    named(arguments, "--more", "--more db=200M", |group, size| {
-        justitia_quantity::size(size).map(Bytes).map_err(|why| {
-            Error::usage(format_args!("--more {size} of {group} {why}"), SIZE_REMEDY)
-        })
+/// Group and value of an argument. `option` and `example` are for errors.
+fn pair<'a>(option: &str, argument: &'a str, example: &str) -> Result<(&'a str, &'a str)> {
+    argument.rsplit_once('=').ok_or_else(|| {
+        Error::usage(
+            format!("{option} {argument} is not of the form GROUP=VALUE"),
+            format!("write for example {option} {example}"),
+        )
     })
 }
 
+/// Parses the value of `--weight`.
+pub(super) fn weight(argument: &str) -> Result<(String, Weight)> {
+    let (group, number) = pair("--weight", argument, "db=800")?;
+    let weight = parse_weight(&format!("--weight {number} of {group}"), number)?;
+    Ok((group.to_owned(), weight))
+}
+
+/// Parses the value of `--more`.
+pub(super) fn more(argument: &str) -> Result<(String, Bytes)> {
+    let (group, size) = pair("--more", argument, "db=200M")?;
+    let refused = |why| Error::usage(format!("--more {size} of {group} {why}"), SIZE_REMEDY);
+    let bytes = justitia_quantity::size(size).map_err(refused)?;
+    Ok((group.to_owned(), Bytes(bytes)))
+}
+
 impl Weights {
-    pub(super) fn new(arguments: &[String], settings: Option<&Settings>) -> Result<Weights> {
+    pub(super) fn new(named: &[(String, Weight)], settings: Option<&Settings>) -> Result<Weights> {
         let globs = settings.map(|settings| settings.weights.as_slice());
         let globs = globs.unwrap_or_default().iter().map(|(glob, weight)| {
             let glob = Glob::new(glob).map_err(|error| Error::usage(error, GLOB_REMEDY))?;
             Ok((glob, *weight))
         });
-        let weight = |group: &str, number: &str| {
-            Ok(parse_weight(
-                &format!("--weight {number} of {group}"),
-                number,
-            )?)
-        };
         Ok(Weights {
-            named: named(arguments, "--weight", "--weight db=800", weight)?,
+            named: Named::new(named),
             globs: globs.collect::<Result<_>>()?,
         })
     }
@@ -104,10 +101,5 @@ impl Weights {
         group.weight?;
         let matches = |(glob, _): &&(Glob, Weight)| glob.matches(&group.path);
         self.globs.iter().find(matches).map(|(_, weight)| *weight)
-    }
-
-    /// See [`Named::check_used`].
-    pub(super) fn check_used(&self) -> Result<()> {
-        self.named.check_used()
     }
 }

@@ -15,7 +15,7 @@ pub(super) const SHOWN: usize = 12;
 const LACKS: f64 = 0.9;
 
 pub(super) fn render(trial: &Trial, screen: Screen) -> Page {
-    let mut text = Page::new();
+    let mut text = Page::on(screen);
     let active = trial.running_mode.filter(|mode| *mode != Mode::Observe);
     let beside = active.map_or_else(String::new, |mode| {
         format!(
@@ -24,9 +24,9 @@ pub(super) fn render(trial: &Trial, screen: Screen) -> Page {
         )
     });
     let head = format!("{:.0} s observed, nothing written.{beside}", trial.seconds);
-    text.wrapped(screen, "", "  ", &head);
+    text.wrapped("", "  ", &head);
     text.push_str("\n");
-    table(&mut text, trial, screen);
+    table(&mut text, trial);
     if let Some(more @ 1..) = trial.groups.len().checked_sub(SHOWN) {
         writeln!(
             text,
@@ -36,11 +36,11 @@ pub(super) fn render(trial: &Trial, screen: Screen) -> Page {
     text.push_str("\n");
     let sentences = [bandwidth(trial), page_cache(trial), disks(trial)];
     for sentence in sentences.into_iter().flatten() {
-        text.wrapped(screen, "", "  ", &sentence);
+        text.wrapped("", "  ", &sentence);
     }
     if trial.observer == Some("proc") {
         let without = "Counted through /proc, not by BPF: with pipes and sockets, without mapped files and hits.";
-        text.wrapped(screen, "", "  ", without);
+        text.wrapped("", "  ", without);
     }
     next(&mut text, trial);
     for problem in &trial.problems {
@@ -49,7 +49,7 @@ pub(super) fn render(trial: &Trial, screen: Screen) -> Page {
     text
 }
 
-fn table(text: &mut Page, trial: &Trial, screen: Screen) {
+fn table(text: &mut Page, trial: &Trial) {
     use crate::output::{bytes, megabytes_per_s, percent, ratio};
     let rate = |bytes: f64| bytes / trial.seconds;
     let table = Table::of(&trial.groups[..trial.groups.len().min(SHOWN)])
@@ -71,10 +71,10 @@ fn table(text: &mut Page, trial: &Trial, screen: Screen) {
         .right("CACHE", 1, |group| bytes(group.file_bytes))
         .right("ENTITLED", 1, |group| bytes(group.entitlement_bytes))
         .right("MEMORY.HIGH", 3, |group| match group.memory_high_bytes {
-            Some(high) => bytes(Some(high)),
+            Some(high) => bytes(high),
             None => "as it is".into(),
         });
-    text.append(&table.render(screen));
+    text.table(&table);
 }
 
 /// Groups beyond their share of bandwidth, and an agent's limits.

@@ -9,7 +9,7 @@ use crate::output::{bytes, percent, Page, Screen, Table};
 
 /// The machines, and with `images` each image.
 pub(super) fn text(report: &Report, images: bool, screen: Screen) -> Page {
-    let mut text = Page::new();
+    let mut text = Page::on(screen);
     if report.machines.is_empty() {
         text.push_str("no virtual machine runs here\n");
         return text;
@@ -31,7 +31,7 @@ pub(super) fn text(report: &Report, images: bool, screen: Screen) -> Page {
         .right("HITS", 0, |row| row[7].clone())
         .right("DROPPED", 1, |row| row[8].clone())
         .right("EVICTED", 2, |row| row[9].clone());
-    text.append(&table.render(screen));
+    text.table(&table);
     let policy = super::name(report.policy);
     writeln!(
         text,
