@@ -3,14 +3,13 @@
 //! Never blocks. A client holds at most 8 KiB of request, the buffers of TLS ([`Wire`]), and the unsent part
 //! of an answer. Each stage has a fixed deadline, which partial progress does not extend.
 
-use std::collections::VecDeque;
 use std::io::ErrorKind;
+use std::iter;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 
-use super::exposition::Scrape;
-use super::http::{parse, Answer, Body, Names, Parsed, Request, Status, LONGEST_HEAD};
+use super::http::{parse, Answer, Body, Names, Parsed, Piece, Request, Status, LONGEST_HEAD};
 use super::wire::{Heard, Wire};
 
 /// Time for a client to send its request, and again for the request to wait for its turn.
@@ -23,14 +22,12 @@ const LARGE: usize = 256 << 10;
 /// Time for a client to close its end after the answer.
 const LEAVING: Duration = Duration::from_secs(1);
 
-#[derive(Debug)]
 pub(super) struct Connection {
     wire: Wire,
     stage: Stage,
     deadline: Instant,
 }
 
-#[derive(Debug)]
 enum Stage {
     Asking(Vec<u8>),
     /// The request is complete and waits for its turn.
@@ -42,13 +39,12 @@ enum Stage {
     Gone,
 }
 
-#[derive(Debug)]
 struct Sending {
-    /// Complete parts of the answer.
-    parts: VecDeque<Body>,
-    /// Bytes sent of the first part.
+    piece: Piece,
+    /// Bytes sent of the piece.
     sent: usize,
-    pieces: Option<Box<Scrape>>,
+    /// The pieces after it.
+    next: Box<dyn Iterator<Item = Piece> + Send>,
     heavy: bool,
 }
 
@@ -148,26 +144,18 @@ impl Connection {
 
     /// Begins to send an answer. `heavy`: the answer holds memory until it is sent.
     pub(super) fn answer(&mut self, answer: Answer, head_only: bool, heavy: bool, now: Instant) {
-        let mut parts = VecDeque::from([Body::Whole(answer.head().into_bytes().into())]);
-        let mut pieces = None;
-        let mut time = SENDING;
-        match answer.body {
-            _ if head_only => {}
-            Body::Pieces(scrape) => pieces = Some(scrape),
-            whole => {
-                if whole.length() > Some(LARGE) {
-                    time = SENDING_LARGE;
-                }
-                parts.push_back(whole);
-            }
-        }
+        let large = !head_only && answer.body.length() > Some(LARGE);
         self.stage = Stage::Sending(Sending {
-            parts,
+            piece: Box::new(answer.head()),
             sent: 0,
-            pieces,
+            next: match answer.body {
+                _ if head_only => Box::new(iter::empty()),
+                Body::Whole(piece) => Box::new(iter::once(piece)),
+                Body::Pieces(scrape) => Box::new(scrape.map(|text| Box::new(text) as Piece)),
+            },
             heavy,
         });
-        self.deadline = now + time;
+        self.deadline = now + if large { SENDING_LARGE } else { SENDING };
         self.send(now);
     }
 
@@ -176,23 +164,12 @@ impl Connection {
             return;
         };
         loop {
-            let Some(part) = sending.parts.front() else {
-                let Some(piece) = sending.pieces.as_mut().and_then(Iterator::next) else {
-                    sending.pieces = None;
+            let rest = &(*sending.piece).as_ref()[sending.sent..];
+            if rest.is_empty() {
+                let Some(piece) = sending.next.next() else {
                     break;
                 };
-                let piece = Body::Whole(piece.into_bytes().into());
-                sending.parts.push_back(piece);
-                continue;
-            };
-            let rest = match part {
-                Body::Whole(bytes) => &bytes[sending.sent..],
-                Body::Shared(bytes) => &bytes[sending.sent..],
-                Body::Pieces(_) => &[],
-            };
-            if rest.is_empty() {
-                sending.parts.pop_front();
-                sending.sent = 0;
+                (sending.piece, sending.sent) = (piece, 0);
                 continue;
             }
             match self.wire.write(rest) {

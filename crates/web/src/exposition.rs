@@ -92,9 +92,7 @@ impl Scrape {
         if self.format == Format::OpenMetrics && !metric.unit.is_empty() {
             let _ = writeln!(text, "# UNIT {name} {}", metric.unit);
         }
-        let _ = write!(text, "# HELP {name}{suffix} ");
-        escape(&mut text, help);
-        text.push('\n');
+        let _ = writeln!(text, "# HELP {name}{suffix} {}", escaped(help));
         self.samples(metric, &mut text);
         text
     }
@@ -166,9 +164,7 @@ fn sample(text: &mut String, metric: &Metric, labels: &str, value: Option<f64>) 
     text.push_str(metric.name);
     text.push_str(metric.kind.suffix());
     if !labels.is_empty() {
-        text.push('{');
-        text.push_str(labels);
-        text.push('}');
+        let _ = write!(text, "{{{labels}}}");
     }
     text.push(' ');
     number(text, value);
@@ -208,22 +204,13 @@ fn join<'a>(labels: impl IntoIterator<Item = (&'a str, impl AsRef<str>)>) -> Str
 }
 
 fn label(name: &str, value: &str) -> String {
-    let mut text = format!("{name}=\"");
-    escape(&mut text, value);
-    text.push('"');
-    text
+    format!("{name}=\"{}\"", escaped(value))
 }
 
 /// Escapes the three characters that the format reserves: backslash, double quote and line feed.
-fn escape(text: &mut String, value: &str) {
-    for c in value.chars() {
-        match c {
-            '\\' => text.push_str("\\\\"),
-            '"' => text.push_str("\\\""),
-            '\n' => text.push_str("\\n"),
-            c => text.push(c),
-        }
-    }
+fn escaped(value: &str) -> String {
+    let value = value.replace('\\', "\\\\");
+    value.replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]

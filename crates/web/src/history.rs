@@ -107,12 +107,8 @@ impl History {
         if self.points.back().is_some_and(early) {
             return;
         }
-        while self.points.len() >= POINTS
-            || self
-                .points
-                .front()
-                .is_some_and(|first| at.duration_since(first.at) > AGE)
-        {
+        let old = |first: &Point| at.duration_since(first.at) > AGE;
+        while self.points.len() >= POINTS || self.points.front().is_some_and(old) {
             self.points.pop_front();
         }
         let point = self.point(report, at);
@@ -120,24 +116,24 @@ impl History {
     }
 
     fn point(&self, report: &Report, at: Instant) -> Point {
-        let placed: HashMap<u64, &Arc<str>> = self
-            .points
-            .back()
-            .map(|last| last.groups.iter().map(|had| (had.id, &had.path)).collect())
-            .unwrap_or_default();
+        let last = self.points.back().into_iter().flat_map(|last| &last.groups);
+        let placed: HashMap<u64, &Arc<str>> = last.map(|had| (had.id, &had.path)).collect();
         // Only groups without groups below them have a verdict. The page cache of the others, such as pods,
         // is that of the groups below: with both, the figures would count it twice.
-        let groups = report.groups.iter().filter(|group| group.verdict.is_some());
-        let mut all: Vec<Seen> = groups.map(|group| Seen::new(group, &placed)).collect();
-        if all.len() > GROUPS {
-            all.select_nth_unstable_by(GROUPS, |a, b| {
-                let order = b.bytes_per_s.total_cmp(&a.bytes_per_s);
-                order.then(b.file_bytes.total_cmp(&a.file_bytes))
+        let ranked = report.groups.iter().filter_map(|group| {
+            let factor = f64::from(1 + u8::from(placed.contains_key(&group.id)));
+            let bytes_per_s = group.verdict.as_ref()?.bytes_per_s.unwrap_or(0.0);
+            let file_bytes = float(group.file_bytes).unwrap_or(0.0);
+            Some((bytes_per_s * factor, file_bytes * factor, group))
+        });
+        let mut ranked: Vec<Ranked> = ranked.collect();
+        if ranked.len() > GROUPS {
+            ranked.select_nth_unstable_by(GROUPS, |a, b| {
+                b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1))
             });
         }
-        let (own, others) = all.split_at(all.len().min(GROUPS));
-        let samples = own.iter().map(|seen| {
-            let group = seen.group;
+        let (own, others) = ranked.split_at(ranked.len().min(GROUPS));
+        let samples = own.iter().map(|(.., group)| {
             let path = placed.get(&group.id).copied();
             let path = path.filter(|path| ***path == *group.path);
             let path = path.map_or_else(|| group.path.as_str().into(), Arc::clone);
@@ -187,29 +183,8 @@ impl History {
     }
 }
 
-/// A group with the ranking for a place: bandwidth, then page cache, both doubled if it has a place already.
-struct Seen<'a> {
-    group: &'a GroupStatus,
-    bytes_per_s: f64,
-    file_bytes: f64,
-}
-
-impl<'a> Seen<'a> {
-    fn new(group: &'a GroupStatus, placed: &HashMap<u64, &Arc<str>>) -> Seen<'a> {
-        let factor = if placed.contains_key(&group.id) {
-            2.0
-        } else {
-            1.0
-        };
-        let verdict = group.verdict.as_ref();
-        let bytes_per_s = verdict.and_then(|verdict| verdict.bytes_per_s);
-        Seen {
-            group,
-            bytes_per_s: bytes_per_s.unwrap_or(0.0) * factor,
-            file_bytes: float(group.file_bytes).unwrap_or(0.0) * factor,
-        }
-    }
-}
+/// The ranking of a group for a place: bandwidth, then page cache, both doubled if it has a place already.
+type Ranked<'a> = (f64, f64, &'a GroupStatus);
 
 fn sample(group: &GroupStatus, path: Arc<str>) -> Sample {
     let verdict = group.verdict.as_ref();
@@ -231,16 +206,16 @@ fn float(value: Option<u64>) -> Option<f64> {
     value.map(|value| value as f64)
 }
 
-fn rest(others: &[Seen]) -> Rest {
+fn rest(others: &[Ranked]) -> Rest {
     let mut rest = Rest::default();
     let nameless: Arc<str> = "".into();
-    for seen in others {
+    for (.., group) in others {
         let add = |sum: &mut f32, value: f32| {
             if !value.is_nan() {
                 *sum += value;
             }
         };
-        let sample = sample(seen.group, Arc::clone(&nameless));
+        let sample = sample(group, Arc::clone(&nameless));
         rest.groups += 1;
         add(&mut rest.proportion, sample.proportion);
         add(&mut rest.bytes_per_s, sample.bytes_per_s);

@@ -5,9 +5,7 @@
 //! to this address (DNS rebinding), the `Host` of a request must be an address, or a name that no other site
 //! can assign.
 
-use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
 
 use super::exposition::Format;
 
@@ -188,17 +186,16 @@ pub fn parse(bytes: &[u8], names: &Names) -> Parsed {
     })
 }
 
+/// Bytes to send: of this answer, of the program, or shared with answers to other clients.
+pub(super) type Piece = Box<dyn AsRef<[u8]> + Send>;
+
 /// The content of an answer.
-#[derive(Debug)]
 pub(super) enum Body {
-    Whole(Cow<'static, [u8]>),
-    /// Shared with the answers to other clients.
-    Shared(Arc<[u8]>),
+    Whole(Piece),
     /// Generated while it is sent. The end of the connection ends it.
     Pieces(Box<super::exposition::Scrape>),
 }
 
-#[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: Status,
     pub(super) content_type: &'static str,
@@ -214,23 +211,22 @@ impl Answer {
     }
 
     /// A status with another text.
-    pub(super) fn text(status: Status, text: impl Into<Cow<'static, str>>) -> Answer {
-        let bytes = match text.into() {
-            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
-            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
-        };
+    pub(super) fn text(status: Status, text: impl AsRef<[u8]> + Send + 'static) -> Answer {
         Answer {
             status,
-            ..Answer::ok(TEXT, Body::Whole(bytes))
+            ..Answer::ok(TEXT, text)
         }
     }
 
     /// A document of this media type.
-    pub(super) fn ok(content_type: &'static str, body: Body) -> Answer {
+    pub(super) fn ok(
+        content_type: &'static str,
+        document: impl AsRef<[u8]> + Send + 'static,
+    ) -> Answer {
         Answer {
             status: Status::Ok,
             content_type,
-            body,
+            body: Body::Whole(Box::new(document)),
         }
     }
 
@@ -255,8 +251,7 @@ impl Body {
     /// `None`: not known before it is sent.
     pub(super) fn length(&self) -> Option<usize> {
         match self {
-            Body::Whole(bytes) => Some(bytes.len()),
-            Body::Shared(bytes) => Some(bytes.len()),
+            Body::Whole(piece) => Some((**piece).as_ref().len()),
             Body::Pieces(_) => None,
         }
     }

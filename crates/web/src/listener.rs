@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use justitia_report::feed::Listen;
-use rustix::io::retry_on_intr;
+use rustix::io::{ioctl_fionbio, retry_on_intr};
 use rustix::net::{accept_with, SocketFlags};
 
 /// Mode of a Unix socket: its owner and its group may connect.
@@ -25,14 +25,10 @@ pub struct Listener {
 impl Listener {
     /// Binds the address. A stale Unix socket there is replaced.
     pub fn bind(listen: &Listen) -> io::Result<Listener> {
-        match listen {
+        let (at, socket) = match listen {
             Listen::Tcp(address) => {
                 let listener = TcpListener::bind(address)?;
-                listener.set_nonblocking(true)?;
-                Ok(Listener {
-                    at: Listen::Tcp(listener.local_addr()?),
-                    socket: listener.into(),
-                })
+                (Listen::Tcp(listener.local_addr()?), listener.into())
             }
             Listen::Unix(path) => {
                 let listener = match UnixListener::bind(path) {
@@ -42,15 +38,13 @@ impl Listener {
                     }
                     bound => bound,
                 }?;
-                listener.set_nonblocking(true)?;
                 // Until here the mode is what the umask leaves, which admits nobody whom MODE excludes.
                 fs::set_permissions(path, fs::Permissions::from_mode(MODE))?;
-                Ok(Listener {
-                    at: listen.clone(),
-                    socket: listener.into(),
-                })
+                (listen.clone(), OwnedFd::from(listener))
             }
-        }
+        };
+        ioctl_fionbio(&socket, true)?;
+        Ok(Listener { at, socket })
     }
 
     pub fn at(&self) -> &Listen {

@@ -50,7 +50,13 @@ fn run(args: &WebArgs) -> Result<()> {
         Feed::connect(state_dir, args.wait)?
     };
     let Some(first) = feed.read()? else {
-        return if args.stdin { Ok(()) } else { Err(ended()) };
+        if args.stdin {
+            return Ok(());
+        }
+        return Err(Error::failed(
+            "the agent ended the connection without a report",
+            "start it again; if the agent runs, stop another justitia-web first",
+        ));
     };
     // An agent that started this process may name an address later.
     if !args.stdin && place.or(first.listen.clone()).is_none() {
@@ -67,14 +73,6 @@ fn run(args: &WebArgs) -> Result<()> {
     }
     Log::stderr(false).info("the agent ended, and the page with it");
     Ok(())
-}
-
-/// The error that the connection ended before the first report.
-fn ended() -> Error {
-    Error::failed(
-        "the agent ended the connection without a report",
-        "start it again; if the agent runs, stop another justitia-web first",
-    )
 }
 
 /// Becomes nobody irrevocably. Credentials are per thread, so the process must have only one.

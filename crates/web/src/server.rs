@@ -278,15 +278,12 @@ impl Loop {
         for one in &mut self.connections {
             let Some(request) = one.asked() else { continue };
             let is_heavy = Site::is_heavy(request);
-            let waits = is_heavy
-                && (heavy >= HEAVY
-                    || self
-                        .cpu
-                        .has(0.0, now)
-                        .and_then(|()| self.contents.take(now))
-                        .map_err(|at| next = Some(at))
-                        .is_err());
-            if waits {
+            let mut turn = || {
+                let turn = self.cpu.has(0.0, now);
+                let turn = turn.and_then(|()| self.contents.take(now));
+                turn.map_err(|at| next = Some(at)).is_ok()
+            };
+            if is_heavy && (heavy >= HEAVY || !turn()) {
                 if now >= one.deadline() {
                     one.refuse(Status::TooMany, now);
                 }

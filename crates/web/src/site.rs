@@ -89,16 +89,17 @@ impl Site {
             "/metrics" => {
                 let told = self.latest.get();
                 let scrape = Scrape::new(request.format, told.report.clone(), told.own);
-                Answer::ok(
-                    request.format.content_type(),
-                    Body::Pieces(Box::new(scrape)),
-                )
+                Answer {
+                    status: Status::Ok,
+                    content_type: request.format.content_type(),
+                    body: Body::Pieces(Box::new(scrape)),
+                }
             }
             "/api/status" => self.status(),
             "/api/history" => self.history(&request.query, now),
             "/healthz" => self.health(now),
             path => match ASSETS.iter().find(|(name, ..)| *name == path) {
-                Some((_, kind, text)) => Answer::ok(kind, Body::Whole(text.as_bytes().into())),
+                Some((_, kind, text)) => Answer::ok(kind, *text),
                 None => Answer::status(Status::NotFound),
             },
         }
@@ -117,7 +118,7 @@ impl Site {
                 Arc::clone(json)
             }
         };
-        Answer::ok(JSON, Body::Shared(json))
+        Answer::ok(JSON, json)
     }
 
     fn history(&self, query: &str, now: Instant) -> Answer {
@@ -128,7 +129,7 @@ impl Site {
         let told = self.latest.get();
         let clock = (now, SystemTime::now());
         let json = self.history.json(&told.report, since, clock, self.age(now));
-        Answer::ok(JSON, Body::Whole(json.into_bytes().into()))
+        Answer::ok(JSON, json)
     }
 
     fn health(&self, now: Instant) -> Answer {

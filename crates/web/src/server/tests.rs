@@ -7,7 +7,7 @@ use justitia_report::example;
 
 use super::*;
 use crate::connection::SENDING_LARGE;
-use crate::http::{Answer, Body};
+use crate::http::Answer;
 use crate::tests::{address, told};
 
 fn server(groups: usize) -> (Server, Arc<Latest>) {
@@ -176,7 +176,7 @@ fn a_long_answer_has_a_longer_deadline_which_the_page_shares() {
     socket.set_nonblocking(true).unwrap();
     let now = Instant::now();
     let mut connection = Connection::new(Wire::new(socket, None).unwrap(), now);
-    let answer = Answer::ok("text/plain", Body::Whole(vec![0; 64 << 20].into()));
+    let answer = Answer::ok("text/plain", vec![0; 64 << 20]);
     connection.answer(answer, false, true, now);
     assert_eq!(connection.deadline(), now + SENDING_LARGE);
     let page = include_str!("../page/app.js").replace('_', "");
