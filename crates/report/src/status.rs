@@ -206,17 +206,6 @@ pub struct Totals {
     pub refault_pages: Option<u64>,
 }
 
-impl Totals {
-    fn of(group: &Group) -> Totals {
-        Totals {
-            traffic: group.traffic,
-            cache: group.cache,
-            pressure: group.pressure,
-            refault_pages: group.memory.refault_pages,
-        }
-    }
-}
-
 /// One disk that BFQ schedules, or that io.cost could.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeviceStatus {
@@ -341,12 +330,10 @@ impl Problem {
 impl Report {
     pub fn new(setup: &Setup, tick: &Tick) -> Report {
         let host = &tick.snapshot.host;
-        let verdicts: BTreeMap<GroupId, &Verdict> = tick
-            .plan
-            .verdicts
-            .iter()
-            .map(|verdict| (verdict.group, verdict))
-            .collect();
+        let since = setup.since.duration_since(UNIX_EPOCH);
+        let verdicts = tick.plan.verdicts.iter();
+        let verdicts: BTreeMap<GroupId, &Verdict> =
+            verdicts.map(|verdict| (verdict.group, verdict)).collect();
         let sharing_is_seen = tick.snapshot.shared.is_some();
         let groups = tick.snapshot.groups.iter().filter_map(|group| {
             let verdict = verdicts.get(&group.id);
@@ -359,10 +346,7 @@ impl Report {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             mode: setup.mode,
             objective: setup.objective,
-            since_unix_s: setup
-                .since
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_secs()),
+            since_unix_s: since.unwrap_or_default().as_secs(),
             interval_s: setup.interval.as_secs_f64(),
             ticks_total: tick.count,
             tick_us: micros(tick.took),
@@ -475,6 +459,8 @@ impl GroupStatus {
 
     /// `None`: an ancestor of managed groups without a weight of its own.
     fn new(group: &Group, verdict: Option<VerdictStatus>, tick: &Tick) -> Option<GroupStatus> {
+        let worth = |curve| WorthStatus::new(curve, group.memory.file);
+        let gate = |gate| GateMemberStatus::of(gate, group.id.0);
         Some(GroupStatus {
             path: group.path.clone(),
             id: group.id.0,
@@ -484,23 +470,22 @@ impl GroupStatus {
             weight_source: group.weight_source,
             current_bytes: group.memory.current.map(|bytes| bytes.0),
             file_bytes: group.memory.file.map(|bytes| bytes.0),
-            total: Totals::of(group),
+            total: Totals {
+                traffic: group.traffic,
+                cache: group.cache,
+                pressure: group.pressure,
+                refault_pages: group.memory.refault_pages,
+            },
             verdict,
             declared: group.declared.clone(),
-            worth: group
-                .worth
-                .as_ref()
-                .map(|curve| WorthStatus::new(curve, group.memory.file)),
+            worth: group.worth.as_ref().map(worth),
             knobs: Knob::of_groups()
                 .filter_map(|knob| {
                     let foreign = group.knobs.is_foreign(knob);
                     KnobStatus::new(group.id, knob, group.knobs.get(knob), foreign, &tick.priors)
                 })
                 .collect(),
-            gate: tick
-                .gate
-                .as_ref()
-                .and_then(|gate| GateMemberStatus::of(gate, group.id.0)),
+            gate: tick.gate.as_ref().and_then(gate),
         })
     }
 }

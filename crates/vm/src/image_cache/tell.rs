@@ -36,6 +36,7 @@ fn tell(image_cache: &ImageCache, at: usize, machine: &Machine) -> MachineReport
             fetched + counts.fetched_pages(),
         )
     });
+    let images = machine.images.iter();
     let tracked = image_cache.tracker.is_some();
     let sum = |of: fn(&Kept) -> u64| tracked.then(|| bytes(its.iter().map(|kept| of(kept)).sum()));
     MachineReport {
@@ -51,11 +52,7 @@ fn tell(image_cache: &ImageCache, at: usize, machine: &Machine) -> MachineReport
         hit_ratio: hit_ratio(requested, fetched),
         dropped_bytes: sum(|kept| kept.dropped_pages),
         evicted_bytes: sum(|kept| kept.evicted_pages),
-        images: machine
-            .images
-            .iter()
-            .map(|held| image(image_cache, held))
-            .collect(),
+        images: images.map(|held| image(image_cache, held)).collect(),
     }
 }
 
@@ -80,10 +77,8 @@ fn image(image_cache: &ImageCache, held: &Held) -> ImageReport {
     };
     told.format = Some(format.to_owned());
     told.bytes = image.bytes().ok();
-    told.backing = image
-        .qcow2
-        .as_ref()
-        .and_then(|header| header.backing.clone());
+    let header = image.qcow2.as_ref();
+    told.backing = header.and_then(|header| header.backing.clone());
     told.cached_bytes = kept.resident.map(|resident| bytes(resident.cached));
     told.dirty_bytes = kept.resident.and_then(|resident| resident.dirty.map(bytes));
     told.requested_bytes = counted(|counts| counts.requested_pages);
