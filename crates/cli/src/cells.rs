@@ -1,55 +1,39 @@
 //! Measures, cuts and pads texts in terminal cells. A wide letter takes two.
 
 use ratatui::text::Span;
+use unicode_truncate::{Alignment, UnicodeTruncateStr as _};
 
 /// Width of a text in terminal cells.
 pub(crate) fn width(text: &str) -> usize {
-    if text.is_ascii() {
-        text.len()
-    } else {
-        Span::raw(text).width()
-    }
+    Span::raw(text).width()
 }
 
 /// Cuts the end of a text to fit `cells`.
 pub(crate) fn cut_end(text: &str, cells: usize, ellipsis: char) -> String {
-    if width(text) <= cells {
-        return text.to_owned();
+    match cells.checked_sub(1) {
+        _ if width(text) <= cells => text.to_owned(),
+        None => String::new(),
+        Some(rest) => format!("{}{ellipsis}", text.unicode_truncate(rest).0),
     }
-    let mut kept = String::new();
-    let mut left = cells.saturating_sub(1);
-    for c in text.chars() {
-        let wide = width(c.encode_utf8(&mut [0; 4]));
-        if wide > left {
-            break;
-        }
-        left -= wide;
-        kept.push(c);
-    }
-    if cells > 0 {
-        kept.push(ellipsis);
-    }
-    kept
 }
 
 /// Cuts the front of a text to fit `cells`: the ends of paths distinguish groups.
 pub(crate) fn cut_front(text: &str, cells: usize, ellipsis: char) -> String {
-    if width(text) <= cells {
-        return text.to_owned();
+    match cells.checked_sub(1) {
+        _ if width(text) <= cells => text.to_owned(),
+        None => String::new(),
+        Some(rest) => format!("{ellipsis}{}", text.unicode_truncate_start(rest).0),
     }
-    let backwards: String = text.chars().rev().collect();
-    let cut = cut_end(&backwards, cells, ellipsis);
-    cut.chars().rev().collect()
 }
 
 /// Pads a text with blanks to `cells`; `right`: aligned to the right.
 pub(crate) fn pad(text: &str, cells: usize, right: bool) -> String {
-    let blanks = " ".repeat(cells.saturating_sub(width(text)));
-    if right {
-        blanks + text
+    let align = if right {
+        Alignment::Right
     } else {
-        text.to_owned() + &blanks
-    }
+        Alignment::Left
+    };
+    text.unicode_pad(cells, align, false).into_owned()
 }
 
 #[cfg(test)]

@@ -43,6 +43,11 @@ impl Page {
         }
     }
 
+    /// A page of one line.
+    pub(crate) fn of(line: impl fmt::Display) -> Page {
+        Page::own(format!("{}\n", printable(&line.to_string())))
+    }
+
     /// A page of text that the program itself generated, such as completions. It is not sanitized.
     pub(crate) fn own(text: String) -> Page {
         Page {
@@ -141,8 +146,7 @@ impl fmt::Display for Page {
 }
 
 pub(crate) fn print_line(line: fmt::Arguments<'_>) -> Result<()> {
-    let printed = say::line(line).map(drop);
-    printed.map_err(|error| say::unprinted(&error))
+    Page::of(line).print()
 }
 
 /// Prints a record as JSON, or as text for the screen.
@@ -314,6 +318,14 @@ impl<T> Table<T> {
             column.right = true;
         }
         table
+    }
+
+    /// As [`Table::render`], for a table of all managed groups.
+    pub(crate) fn render_groups(&self, screen: Screen) -> Page {
+        if self.rows.is_empty() {
+            return Page::of("no cgroup to manage yet");
+        }
+        self.render(screen)
     }
 
     pub(crate) fn render(&self, screen: Screen) -> Page {

@@ -77,7 +77,9 @@ pub(crate) fn run(args: &ColorArgs) -> Result<()> {
     let settings = settings::load(&args.output.config)?;
     let socket = settings.socket();
     let Some(name) = &args.group else {
-        return list(&ask(&socket)?, args.output.json);
+        let report = ask(&socket)?;
+        let records: Vec<ColorRecord> = report.groups.iter().map(record).collect();
+        return output::print(args.output.json, &records, |screen| table(&report, screen));
     };
     if !is_listening(&socket) {
         return without_agent(args, &settings, name);
@@ -97,21 +99,9 @@ pub(crate) fn run(args: &ColorArgs) -> Result<()> {
     }
     let report = ask(&socket)?;
     let group = report.named(name)?;
-    if args.output.json {
-        return output::print_json(&record(group));
-    }
-    output::print_line(format_args!("{}: {}", group.path, words(&report, group)))
-}
-
-fn list(report: &Report, json: bool) -> Result<()> {
-    if json {
-        let records: Vec<ColorRecord> = report.groups.iter().map(record).collect();
-        return output::print_json(&records);
-    }
-    if report.groups.is_empty() {
-        return output::print_line(format_args!("no cgroup to manage yet"));
-    }
-    table(report, Screen::stdout()).print()
+    output::print(args.output.json, &record(group), |_| {
+        Page::of(format_args!("{}: {}", group.path, words(&report, group)))
+    })
 }
 
 fn table(report: &Report, screen: Screen) -> Page {
@@ -127,7 +117,7 @@ fn table(report: &Report, screen: Screen) -> Page {
         .left("DECLARED", 2, |(group, _)| {
             group.declared.as_ref().map_or_else(String::new, told)
         })
-        .render(screen)
+        .render_groups(screen)
 }
 
 /// The color of a group, its source and its reason, in one line.
@@ -225,10 +215,10 @@ fn remove(group: &Group) -> Result<()> {
 }
 
 fn said(args: &ColorArgs, path: &str, what: &str) -> Result<()> {
-    if args.output.json {
-        return output::print_json(&serde_json::json!({ "path": path }));
-    }
-    output::print_line(format_args!("{path} {what}"))
+    let record = serde_json::json!({ "path": path });
+    output::print(args.output.json, &record, |_| {
+        Page::of(format_args!("{path} {what}"))
+    })
 }
 
 /// The attribute's value. The time makes each value differ from the one before.

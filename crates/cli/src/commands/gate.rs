@@ -157,12 +157,11 @@ pub(crate) fn sentence(gate: &GateStatus) -> String {
         "no-thresholds" => "open: the kernel's dirty thresholds are not known".into(),
         _ => "open".into(),
     };
-    let waiting: u64 = gate.devices.iter().map(|device| device.waiting).sum();
-    let timed_out: u64 = gate
-        .devices
-        .iter()
-        .map(|device| device.timed_out_total)
-        .sum();
+    let sum = |of: fn(&GateDeviceStatus) -> u64| gate.devices.iter().map(of).sum::<u64>();
+    let (waiting, timed_out) = (
+        sum(|device| device.waiting),
+        sum(|device| device.timed_out_total),
+    );
     format!(
         "gate: {what}; {waiting} tasks wait, {timed_out} waits timed out, dirty pages held at {}",
         output::bytes(gate.setpoint_bytes),

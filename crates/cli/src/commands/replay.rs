@@ -136,7 +136,9 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<()> {
         }
         if range.contains(&step.at_s) {
             summary.add(&step);
-            export.add(&step)?;
+            if let Some(export) = &mut export {
+                export.add(&step)?;
+            }
             last = Some((step.config, step.tick.config));
         }
         Ok(true)
@@ -146,7 +148,9 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<()> {
     };
     weights.named.check_used()?;
     more.check_used()?;
-    export.finish()?;
+    if let Some(export) = export {
+        export.finish()?;
+    }
     let summary = summary.finish();
     if args.json {
         return output::print_json(&render::summary_json(&record, &config, &recorded, &summary));

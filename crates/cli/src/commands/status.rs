@@ -88,14 +88,10 @@ fn render(report: &Report, now_unix_s: u64, screen: Screen) -> Page {
         output::ratio(report.share_error),
     );
     text.push_str("\n");
-    if report.groups.is_empty() {
-        text.push_str("no cgroup to manage yet\n");
-    } else {
-        text.append(&table(&report.groups, screen));
-        let mut knobs = report.groups.iter().flat_map(|group| &group.knobs);
-        if knobs.any(|knob| knob.foreign && knob.knob.is_memory()) {
-            text.push_str("* set by another program: Justitia leaves it alone\n");
-        }
+    text.append(&table(&report.groups, screen));
+    let mut knobs = report.groups.iter().flat_map(|group| &group.knobs);
+    if knobs.any(|knob| knob.foreign && knob.knob.is_memory()) {
+        text.push_str("* set by another program: Justitia leaves it alone\n");
     }
     for (name, now, prior) in report.devices.iter().flat_map(device_words) {
         write!(text, "\n{name} {now}; before us: {prior}\n");
@@ -164,7 +160,7 @@ fn table(groups: &[GroupStatus], screen: Screen) -> Page {
         .right("GAIN", 4, |(_, v)| ratio(v.map(|v| v.gain)))
         .right("LOW", 3, |(group, _)| knob(group, Knob::MemoryLow))
         .right("HIGH", 2, |(group, _)| knob(group, Knob::MemoryHigh))
-        .render(screen)
+        .render_groups(screen)
 }
 
 /// A color; in parentheses if it was inferred.

@@ -89,7 +89,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<()> {
 
 /// One frame as plain text, with all groups.
 fn frame(report: Report, width: Option<usize>) -> Page {
-    let app = App::new(report, Theme::plain());
+    let app = App::new(report, Theme::PLAIN);
     view::plain(&app, width.unwrap_or(PLAIN_COLUMNS))
 }
 

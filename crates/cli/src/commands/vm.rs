@@ -196,9 +196,7 @@ fn keep(args: &VmRunArgs) -> Result<()> {
         }
         image_cache.tick()?;
         if let Some(complaint) = image_cache.complaint() {
-            let mut page = Page::new();
-            writeln!(page, "justitia vm: {complaint}");
-            say::complain(&page);
+            say::complain(&Page::of(format_args!("justitia vm: {complaint}")));
         }
         control.post(image_cache.report());
         while began.elapsed() < args.interval && !stop.load(Ordering::Acquire) {

@@ -114,16 +114,13 @@ fn payer<'a>(report: &'a Report, name: &str, named: bool) -> Result<&'a GroupSta
     if named {
         return report.named(name);
     }
-    report
-        .groups
-        .iter()
-        .find(|group| group.path == name)
-        .ok_or_else(|| {
-            Error::failed(
-                format!("this command runs in {name}, which the agent does not manage"),
-                "use --group to name the group to charge; justitia status lists the managed groups",
-            )
-        })
+    let mut groups = report.groups.iter();
+    groups.find(|group| group.path == name).ok_or_else(|| {
+        Error::failed(
+            format!("this command runs in {name}, which the agent does not manage"),
+            "use --group to name the group to charge; justitia status lists the managed groups",
+        )
+    })
 }
 
 /// Page cache that the group may hold, before its own limits: the agent's present entitlement, or the group's
@@ -152,11 +149,8 @@ fn unknown(report: &Report, group: &GroupStatus) -> Error {
 fn below_limits(group: &Group, buffer: &mut Buffer) -> Option<Bytes> {
     let gauges = group.gauges(Want::ALL, buffer).ok()?;
     let limits = [gauges.knobs.high, gauges.knobs.max];
-    let lowest = limits
-        .into_iter()
-        .flatten()
-        .filter_map(Limit::bytes)
-        .min()?;
+    let limits = limits.into_iter().flatten().filter_map(Limit::bytes);
+    let lowest = limits.min()?;
     let other = gauges.memory.current? - gauges.memory.file?;
     Some(lowest - other - MARGIN)
 }

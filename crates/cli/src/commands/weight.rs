@@ -69,13 +69,9 @@ struct WeightRecord {
 impl WeightRecord {
     fn of(found: &Discovered) -> WeightRecord {
         WeightRecord {
-            path: found.path.clone(),
-            id: found.id.0,
-            weight: found.weight.get(),
-            weight_source: found.source,
             kind: Some(found.kind),
-            divides: false,
             label: found.alias.as_ref().unwrap_or(&found.path).clone(),
+            ..WeightRecord::of_unmanaged(&found.group, found.weight, found.source)
         }
     }
 

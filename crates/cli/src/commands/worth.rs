@@ -81,11 +81,6 @@ pub(crate) fn run(args: &WorthArgs) -> Result<()> {
 }
 
 fn render(report: &Report, screen: Screen) -> Page {
-    if report.groups.is_empty() {
-        let mut text = Page::new();
-        text.push_str("no cgroup to manage yet\n");
-        return text;
-    }
     let groups = report.groups.iter();
     Table::of(groups.map(|group| (group, GroupWorth::of(group))))
         .left("GROUP", 0, |(group, _)| group.label())
@@ -104,7 +99,7 @@ fn render(report: &Report, screen: Screen) -> Page {
         .right("KNEE", 3, |(_, of)| {
             bytes(of.worth.and_then(|worth| worth.knee_bytes))
         })
-        .render(screen)
+        .render_groups(screen)
 }
 
 fn hits(of: &GroupWorth, ratio: fn(&WorthStatus) -> Option<f64>) -> String {
@@ -180,10 +175,8 @@ fn chart(
     // Cut off the flat end of the curve: it may extend to the host's memory and leave only a few columns for
     // the rest.
     let highest = worth.points.last().map(|point| point.hit_ratio);
-    let flat = worth
-        .points
-        .iter()
-        .find(|point| Some(point.hit_ratio) == highest);
+    let mut points = worth.points.iter();
+    let flat = points.find(|point| Some(point.hit_ratio) == highest);
     let most = [flat.map(|point| point.cache_bytes), holds, entitled];
     let most = mib(most.into_iter().flatten().max().unwrap_or_default()).max(1.0) * BEYOND;
     let points = worth.points.iter();

@@ -33,23 +33,18 @@ struct Exported<'a> {
     recorded_plan: Option<&'a Plan>,
 }
 
-/// The destination of steps.
+/// A new file for steps. It is removed again unless it gets its end.
 #[derive(Debug)]
-pub(super) enum Export {
-    Nowhere,
-    Csv(Output),
-    Json { output: Output, steps: u64 },
-}
-
-/// A new file. It is removed again unless it gets its end.
-#[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct Export {
     path: PathBuf,
     file: BufWriter<File>,
+    /// JSON; otherwise CSV.
+    json: bool,
+    steps: u64,
     whole: bool,
 }
 
-impl Drop for Output {
+impl Drop for Export {
     fn drop(&mut self) {
         if !self.whole {
             let _ = fs::remove_file(&self.path);
@@ -57,8 +52,18 @@ impl Drop for Output {
     }
 }
 
-impl Output {
-    fn new(path: &str) -> Result<Output> {
+impl Export {
+    /// Parses the two values of `--export`; no values mean no export.
+    pub(super) fn new(arguments: &[String]) -> Result<Option<Export>> {
+        let [format, path] = arguments else {
+            return Ok(None);
+        };
+        if !["csv", "json"].contains(&format.as_str()) {
+            return Err(Error::usage(
+                format!("unknown format {format} for {path}"),
+                "use one of: csv, json",
+            ));
+        }
         let path = PathBuf::from(path);
         let made = OpenOptions::new().write(true).create_new(true).open(&path);
         let file = made.map_err(|error| match error.kind() {
@@ -68,11 +73,17 @@ impl Output {
             ),
             _ => Error::io("make", &path, &error),
         })?;
-        Ok(Output {
+        let mut export = Export {
             path,
             file: BufWriter::new(file),
+            json: format == "json",
+            steps: 0,
             whole: false,
-        })
+        };
+        if !export.json {
+            export.put(COLUMNS)?;
+        }
+        Ok(Some(export))
     }
 
     fn put(&mut self, text: &str) -> Result<()> {
@@ -80,73 +91,38 @@ impl Output {
         written.map_err(|error| Error::io("write", &self.path, &error))
     }
 
-    fn flush(&mut self) -> Result<()> {
-        let flushed = self.file.flush();
-        self.whole = flushed.is_ok();
-        flushed.map_err(|error| Error::io("write", &self.path, &error))
-    }
-}
-
-impl Export {
-    /// Parses the two values of `--export`; no values mean no export.
-    pub(super) fn new(arguments: &[String]) -> Result<Export> {
-        let [format, path] = arguments else {
-            return Ok(Export::Nowhere);
-        };
-        match format.as_str() {
-            "csv" => {
-                let mut output = Output::new(path)?;
-                output.put(COLUMNS)?;
-                Ok(Export::Csv(output))
-            }
-            "json" => Ok(Export::Json {
-                output: Output::new(path)?,
-                steps: 0,
-            }),
-            _ => Err(Error::usage(
-                format!("unknown format {format} for {path}"),
-                "use one of: csv, json",
-            )),
-        }
-    }
-
     pub(super) fn add(&mut self, step: &Step) -> Result<()> {
-        match self {
-            Export::Nowhere => {}
-            Export::Csv(output) => output.put(&rows(step))?,
-            Export::Json { output, steps } => {
-                let other = !step.same();
-                let given = step.given.as_ref();
-                let record = Exported {
-                    at_s: step.at_s,
-                    at_unix_ms: step.tick.at_unix_ms,
-                    elapsed_s: step.elapsed_s,
-                    config: &step.config,
-                    snapshot: step.snapshot(),
-                    plan: &step.plan,
-                    recorded_config: Some(&step.tick.config).filter(|c| **c != step.config),
-                    recorded_snapshot: given.map(|_| &step.tick.snapshot),
-                    recorded_plan: other.then_some(&step.tick.plan),
-                };
-                let between = if *steps == 0 { "[\n" } else { ",\n" };
-                *steps += 1;
-                output.put(between)?;
-                output.put(&serde_json::to_string(&record).map_err(unexpected)?)?;
-            }
+        if !self.json {
+            return self.put(&rows(step));
         }
-        Ok(())
+        let other = !step.same();
+        let given = step.given.as_ref();
+        let record = Exported {
+            at_s: step.at_s,
+            at_unix_ms: step.tick.at_unix_ms,
+            elapsed_s: step.elapsed_s,
+            config: &step.config,
+            snapshot: step.snapshot(),
+            plan: &step.plan,
+            recorded_config: Some(&step.tick.config).filter(|c| **c != step.config),
+            recorded_snapshot: given.map(|_| &step.tick.snapshot),
+            recorded_plan: other.then_some(&step.tick.plan),
+        };
+        self.put(if self.steps == 0 { "[\n" } else { ",\n" })?;
+        self.steps += 1;
+        self.put(&serde_json::to_string(&record).map_err(unexpected)?)
     }
 
     /// Writes the end of the file.
-    pub(super) fn finish(self) -> Result<()> {
-        match self {
-            Export::Nowhere => Ok(()),
-            Export::Csv(mut output) => output.flush(),
-            Export::Json { mut output, steps } => {
-                output.put(if steps == 0 { "[]\n" } else { "\n]\n" })?;
-                output.flush()
-            }
+    pub(super) fn finish(mut self) -> Result<()> {
+        match self.steps {
+            _ if !self.json => {}
+            0 => self.put("[]\n")?,
+            _ => self.put("\n]\n")?,
         }
+        let flushed = self.file.flush();
+        self.whole = flushed.is_ok();
+        flushed.map_err(|error| Error::io("write", &self.path, &error))
     }
 }
 
@@ -264,10 +240,8 @@ mod tests {
             (error.exit.code(), error.remedy.as_str()),
             (2, "use one of: csv, json")
         );
-        Export::new(&["json".into(), path.clone()])
-            .unwrap()
-            .finish()
-            .unwrap();
+        let export = Export::new(&["json".into(), path.clone()]).unwrap();
+        export.unwrap().finish().unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "[]\n");
         let error = Export::new(&["csv".into(), path]).unwrap_err();
         assert!(error.cause.contains("exists already"));

@@ -118,7 +118,7 @@ fn an_export_has_a_row_for_each_group_and_step() {
     for (format, name) in [("csv", "x.csv"), ("json", "x.json")] {
         let path = dir.path().join(name);
         let arguments = [format.to_owned(), path.display().to_string()];
-        let mut export = Export::new(&arguments).unwrap();
+        let mut export = Export::new(&arguments).unwrap().unwrap();
         walk(
             &fixture(),
             Options::as_recorded(),

@@ -182,8 +182,8 @@ impl App {
             KeyCode::Char('q') => return Action::Quit,
             KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.help = Some(0),
             KeyCode::Char('/') => self.typing = Some(self.filter.clone()),
-            KeyCode::Char('s' | '>') | KeyCode::Right => self.sort_by(self.sort.field.step(true)),
-            KeyCode::Char('S' | '<') | KeyCode::Left => self.sort_by(self.sort.field.step(false)),
+            KeyCode::Char('s' | '>') | KeyCode::Right => self.sort_by_next(true),
+            KeyCode::Char('S' | '<') | KeyCode::Left => self.sort_by_next(false),
             KeyCode::Char('r') => self.sort.reverse = !self.sort.reverse,
             KeyCode::Char('t') => self.tree = !self.tree,
             KeyCode::Char('p' | ' ') => {
@@ -203,8 +203,8 @@ impl App {
         Action::Draw
     }
 
-    fn sort_by(&mut self, field: Field) {
-        self.sort = Sort::by(field);
+    fn sort_by_next(&mut self, forward: bool) {
+        self.sort = Sort::by(self.sort.field.step(forward));
     }
 
     /// Selects another row: `to` maps the present row and the page size to the new row.

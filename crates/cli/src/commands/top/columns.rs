@@ -45,16 +45,16 @@ use Shown::{Drawn, Text, Words};
 type Number = fn(&GroupStatus) -> Option<f64>;
 
 /// The properties of a column.
-struct About {
+pub(crate) struct About {
     /// Columns of low rank are shown first. The group is always shown.
     rank: usize,
-    head: &'static str,
+    pub(crate) head: &'static str,
     /// Width of its longest usual text in cells.
     width: usize,
-    shown: Shown,
-    number: Number,
+    pub(crate) shown: Shown,
+    pub(crate) number: Number,
     /// Its meaning, for the help.
-    says: &'static str,
+    pub(crate) says: &'static str,
 }
 
 /// Defines the columns, in display order: field, rank, head, width, content, number and meaning of each.
@@ -126,21 +126,12 @@ fn verdict(group: &GroupStatus) -> Option<&VerdictStatus> {
 }
 
 impl Field {
-    fn about(self) -> &'static About {
+    pub(crate) fn about(self) -> &'static About {
         &COLUMNS[self as usize]
     }
 
-    pub(crate) fn head(self) -> &'static str {
-        self.about().head
-    }
-
-    /// Its meaning, for the help.
-    pub(crate) fn says(self) -> &'static str {
-        self.about().says
-    }
-
     fn width(self) -> usize {
-        self.about().width.max(self.head().len())
+        self.about().width.max(self.about().head.len())
     }
 
     /// True if the column is aligned to the right, as numbers are.
@@ -148,21 +139,11 @@ impl Field {
         self == Field::Share || matches!(self.about().shown, Shown::Words(_))
     }
 
-    /// Its content.
-    pub(crate) fn shown(self) -> Shown {
-        self.about().shown
-    }
-
     /// The next or the previous column in display order.
     pub(crate) fn step(self, forward: bool) -> Field {
         let count = Field::ALL.len();
         let by = if forward { 1 } else { count - 1 };
         Field::ALL[(self as usize + by) % count]
-    }
-
-    /// Its number for a group.
-    pub(crate) fn number(self, group: &GroupStatus) -> Option<f64> {
-        (self.about().number)(group)
     }
 }
 

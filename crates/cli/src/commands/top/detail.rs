@@ -117,37 +117,24 @@ fn numbers(
     width: usize,
     theme: Theme,
 ) -> Vec<Line<'static>> {
-    let number = |field| row.values.number(field);
-    let size = |field| format::limit(number(field));
+    use Field::{ByOthers, Entitled, ForOthers, Gain, OfIdeal, Reclaim, Refaults, Throttled};
+    let values = &row.values;
+    let [entitled, for_others, by_others] =
+        [Entitled, ForOthers, ByOthers].map(|field| format::limit(values.number(field)));
+    let [of_ideal, gain, reclaim, throttled] =
+        [OfIdeal, Gain, Reclaim, Throttled].map(|field| format::ratio(values.number(field)));
+    let threshold = format::limit(values.threshold);
+    let share = format::percent(values.number(Field::Share));
+    let ideal = format::percent(values.ideal);
+    let refaults = format::count(values.number(Refaults));
     let verdict = group.verdict.as_ref();
     let working_set = verdict.and_then(|verdict| verdict.working_set_bytes);
     let texts = [
-        format!(
-            "entitled {}, threshold {}",
-            size(Field::Entitled),
-            format::limit(row.values.threshold),
-        ),
-        format!(
-            "holds {} for others, others {} for it",
-            size(Field::ForOthers),
-            size(Field::ByOthers),
-        ),
-        format!(
-            "share {}, ideal {}, {} of ideal, gain {}",
-            format::percent(number(Field::Share)),
-            format::percent(row.values.ideal),
-            format::ratio(number(Field::OfIdeal)),
-            format::ratio(number(Field::Gain)),
-        ),
-        format!(
-            "refaults {} a second",
-            format::count(number(Field::Refaults))
-        ),
-        format!(
-            "waiting: {} s/s in reclaim, {} s/s above memory.high",
-            format::ratio(number(Field::Reclaim)),
-            format::ratio(number(Field::Throttled)),
-        ),
+        format!("entitled {entitled}, threshold {threshold}"),
+        format!("holds {for_others} for others, others {by_others} for it"),
+        format!("share {share}, ideal {ideal}, {of_ideal} of ideal, gain {gain}"),
+        format!("refaults {refaults} a second"),
+        format!("waiting: {reclaim} s/s in reclaim, {throttled} s/s above memory.high"),
         format!("color {}", printable(&color::words(report, group))),
         format!("working set {}", format::size(working_set)),
     ];

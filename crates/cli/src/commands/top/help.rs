@@ -5,16 +5,11 @@ use ratatui::text::{Line, Span};
 use super::columns::Field;
 use super::theme::strong;
 
+#[rustfmt::skip]
 const KEYS: [(&str, &str); 13] = [
-    (
-        "Up Down PgUp PgDn Home End",
-        "select a group (also k j g G)",
-    ),
+    ("Up Down PgUp PgDn Home End", "select a group (also k j g G)"),
     ("Enter", "open or close the pane of the selected group"),
-    (
-        "s S, Right Left",
-        "sort by the next column, the previous one",
-    ),
+    ("s S, Right Left", "sort by the next column, the previous one"),
     ("r", "reverse the order"),
     ("/", "only groups with a text in path or name; Esc: all"),
     ("t", "tree of the paths, or plain list"),
@@ -24,15 +19,12 @@ const KEYS: [(&str, &str); 13] = [
     ("?", "this help; up and down scroll, any other key closes"),
     ("q, Ctrl-C", "quit"),
     ("", ""),
-    (
-        "- is unknown",
-        "* at a knob: somebody else set it, left alone",
-    ),
+    ("- is unknown", "* at a knob: somebody else set it, left alone"),
 ];
 
 pub(crate) fn lines() -> Vec<Line<'static>> {
     let keys = KEYS.map(|(key, does)| entry(26, key, does));
-    let columns = Field::ALL.map(|field| entry(15, field.head(), field.says()));
+    let columns = Field::ALL.map(|field| entry(15, field.about().head, field.about().says));
     let mut lines = keys.to_vec();
     lines.push(Line::default());
     lines.extend(columns);

@@ -55,32 +55,28 @@ pub(crate) fn wanted(group: &GroupStatus, filter: &str) -> bool {
 
 /// The groups as a flat list.
 pub(crate) fn list(report: &Report, filter: &str, sort: Sort) -> Vec<Row> {
-    let mut rows: Vec<Row> = report
-        .groups
-        .iter()
-        .zip(values(report))
-        .filter(|(group, _)| wanted(group, filter))
-        .map(|(group, values)| Row {
-            path: group.path.clone(),
-            label: printable(group.label()).into_owned(),
-            id: Some(group.id),
-            values,
-        })
-        .collect();
+    let groups = report.groups.iter().zip(values(report));
+    let rows = groups.filter(|(group, _)| wanted(group, filter));
+    let rows = rows.map(|(group, values)| Row {
+        path: group.path.clone(),
+        label: printable(group.label()).into_owned(),
+        id: Some(group.id),
+        values,
+    });
+    let mut rows: Vec<Row> = rows.collect();
     rows.sort_by(|a, b| sort.compare((&a.path, &a.values), (&b.path, &b.values)));
     rows
 }
 
 /// The number of groups of each color, green first.
 pub(crate) fn colors(report: &Report) -> [(Color, usize); 3] {
-    let verdicts = || {
-        report
+    [Color::Green, Color::Yellow, Color::Red].map(|color| {
+        let verdicts = report
             .groups
             .iter()
-            .filter_map(|group| group.verdict.as_ref())
-    };
-    [Color::Green, Color::Yellow, Color::Red]
-        .map(|color| (color, verdicts().filter(|v| v.color == color).count()))
+            .filter_map(|group| group.verdict.as_ref());
+        (color, verdicts.filter(|v| v.color == color).count())
+    })
 }
 
 #[cfg(test)]

@@ -122,11 +122,7 @@ fn suspend(terminal: &mut Terminal) -> io::Result<()> {
 }
 
 fn read_keys(voice: &Voice) {
-    while let Ok(event) = event::read() {
-        if voice.0.send(Message::Input(event)).is_err() {
-            return;
-        }
-    }
+    while event::read().is_ok_and(|event| voice.0.send(Message::Input(event)).is_ok()) {}
 }
 
 fn ask_on(voice: &Voice, socket: &std::path::Path, interval: Duration) {
@@ -134,11 +130,8 @@ fn ask_on(voice: &Voice, socket: &std::path::Path, interval: Duration) {
     loop {
         next = following(next, interval, Instant::now());
         thread::sleep(next.saturating_duration_since(Instant::now()));
-        if voice
-            .0
-            .send(Message::Answer(Box::new(ask(socket))))
-            .is_err()
-        {
+        let answer = Box::new(ask(socket));
+        if voice.0.send(Message::Answer(answer)).is_err() {
             return;
         }
     }

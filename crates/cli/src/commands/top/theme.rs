@@ -42,12 +42,10 @@ impl Theme {
     };
 
     /// For files: ASCII without colors.
-    pub(crate) fn plain() -> Theme {
-        Theme {
-            colors: false,
-            unicode: false,
-        }
-    }
+    pub(crate) const PLAIN: Theme = Theme {
+        colors: false,
+        unicode: false,
+    };
 
     pub(crate) fn color(self, color: Color) -> Style {
         self.paint(match color {

@@ -55,25 +55,22 @@ pub(crate) fn values(report: &Report) -> Vec<Values> {
     // One unknown bandwidth makes all shares unknown.
     let moved: Option<f64> = verdicts().map(|v| v.bytes_per_s).sum();
     let of = |part: Option<f64>, whole: Option<f64>| Some(part? / whole.filter(|w| *w > 0.0)?);
-    report
-        .groups
-        .iter()
-        .map(|group| {
-            let mut values = Values::of(group);
-            if let Some(verdict) = group.verdict.as_ref().filter(|v| v.contending) {
-                values.set_share(of(verdict.bytes_per_s, moved));
-                values.ideal = of(Some(verdict.proportion), Some(weight));
-            }
-            values
-        })
-        .collect()
+    let all = report.groups.iter().map(|group| {
+        let mut values = Values::of(group);
+        if let Some(verdict) = group.verdict.as_ref().filter(|v| v.contending) {
+            values.set_share(of(verdict.bytes_per_s, moved));
+            values.ideal = of(Some(verdict.proportion), Some(weight));
+        }
+        values
+    });
+    all.collect()
 }
 
 impl Values {
     fn of(group: &GroupStatus) -> Values {
         let verdict = group.verdict.as_ref();
         Values {
-            numbers: Field::ALL.map(|field| field.number(group)),
+            numbers: Field::ALL.map(|field| (field.about().number)(group)),
             source: Some(source_words(group.weight_source)),
             threshold: verdict.map(|v| v.threshold_bytes as f64),
             ideal: None,
@@ -88,7 +85,7 @@ impl Values {
 
     /// The sort key of a column; `path` is the group's.
     pub(crate) fn key<'a>(&'a self, field: Field, path: &'a str) -> Key<'a> {
-        match field.shown() {
+        match field.about().shown {
             Shown::Text if field == Field::Group => Key::Text(path),
             Shown::Text => Key::Text(self.source.unwrap_or("")),
             Shown::Drawn | Shown::Words(_) => Key::Number(self.number(field)),
@@ -139,7 +136,7 @@ pub(crate) fn cell(row: &Row, column: Column, theme: Theme, top_share: f64) -> (
     let width = column.width;
     let plain = Style::new();
     let color = values.color.map_or(plain, |color| theme.color(color));
-    let text = match (column.field, column.field.shown()) {
+    let text = match (column.field, column.field.about().shown) {
         (Field::Group, _) => name(row, width, theme),
         (Field::Color, _) => letter(values.color).to_owned(),
         (Field::Cache, _) => cache(values, width, theme),

@@ -148,7 +148,11 @@ fn table(app: &App, rows: &[Row], shown: &[Row], width: usize) -> Vec<Line<'stat
 
 fn head(app: &App, columns: &[Column], gap: &Span<'static>) -> Line<'static> {
     let heads = columns.iter().map(|column| {
-        let text = format::cut_end(column.field.head(), column.width, app.theme.ellipsis());
+        let text = format::cut_end(
+            column.field.about().head,
+            column.width,
+            app.theme.ellipsis(),
+        );
         let text = format::pad(&text, column.width, column.field.right());
         let style = if column.field == app.sort.field {
             strong().patch(selected())
@@ -186,11 +190,8 @@ fn header(app: &App, width: usize) -> Vec<Line<'static>> {
         color_parts(report, theme),
         pair(7, "step", &format!("{:.1} ms", report.tick_us as f64 / 1e3)),
     ]);
-    if report
-        .observer
-        .as_deref()
-        .is_some_and(|name| name.ends_with("estimated"))
-    {
+    let estimated = |name: &str| name.ends_with("estimated");
+    if report.observer.as_deref().is_some_and(estimated) {
         first.push(part(4, "reads estimated", faint()));
     }
     lines.push(fit(first, width));
@@ -207,11 +208,8 @@ fn header(app: &App, width: usize) -> Vec<Line<'static>> {
     ];
     if let Some(guard) = &report.guard {
         second.push(pair(3, "reserve", &format::size(Some(guard.reserve_bytes))));
-        second.push(pair(
-            5,
-            "taken",
-            &format::size(Some(guard.taken_total_bytes)),
-        ));
+        let taken = format::size(Some(guard.taken_total_bytes));
+        second.push(pair(5, "taken", &taken));
     }
     if let Some(gate) = &report.gate {
         second.push(pair(2, "gate", gate_word(gate)));
@@ -314,11 +312,8 @@ fn footer(app: &App, width: usize) -> Line<'static> {
         (_, false) => "high first",
         (_, true) => "low first",
     };
-    let mut parts = vec![part(
-        4,
-        &format!("by {}, {way}", app.sort.field.head()),
-        strong(),
-    )];
+    let order = format!("by {}, {way}", app.sort.field.about().head);
+    let mut parts = vec![part(4, &order, strong())];
     if !app.filter.is_empty() {
         let filter = format!("filter {}", printable(&app.filter));
         parts.push(part(1, &filter, strong()));

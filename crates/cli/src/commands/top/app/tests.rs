@@ -4,7 +4,7 @@ use super::super::tests::{many, press, report};
 use super::*;
 
 fn app(groups: usize) -> App {
-    App::new(many(groups), Theme::plain())
+    App::new(many(groups), Theme::PLAIN)
 }
 
 fn selected(app: &App) -> String {

@@ -91,7 +91,7 @@ fn the_letter_of_a_color_is_there_with_and_without_colors() {
         field: Field::Color,
         width: 1,
     };
-    for theme in [Theme::FULL, Theme::plain()] {
+    for theme in [Theme::FULL, Theme::PLAIN] {
         let (text, style) = cell(row, column, theme, 1.0);
         assert!(["G", "Y", "R"].contains(&text.as_str()), "{text}");
         assert_eq!(style.fg.is_some(), theme.colors);

@@ -126,7 +126,7 @@ fn without_colors_no_cell_has_one_and_the_letters_stay() {
 #[test]
 fn ascii_screens_are_ascii() {
     for keys in ["", "t", "d", "?"] {
-        let mut app = App::new(many(300), Theme::plain());
+        let mut app = App::new(many(300), Theme::PLAIN);
         press(&mut app, keys);
         for line in screen(&mut app, 120, 40) {
             assert!(line.is_ascii(), "{line}");
