@@ -8,6 +8,7 @@
 use std::ffi::OsString;
 use std::io::ErrorKind::BrokenPipe;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -54,9 +55,15 @@ pub fn answer<C: CommandFactory>(error: &clap::Error) -> ExitCode {
 /// # Errors
 /// A refusal, see [`answer`].
 pub fn seconds(text: &str) -> Result<f64, String> {
+    let what = "of seconds from 0\nuse for example 10 or 1.5";
+    number(text, 0.0..=f64::MAX, what)
+}
+
+/// A number in a range; `what` is the rest of the refusal.
+fn number(text: &str, range: RangeInclusive<f64>, what: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
-        _ => Err("is not a number of seconds from 0\nuse for example 10 or 1.5".to_owned()),
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ => Err(format!("is not a number {what}")),
     }
 }
 

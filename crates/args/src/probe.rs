@@ -8,6 +8,8 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::number;
+
 mod values;
 
 pub use values::{Field, Threshold, Unit};
@@ -458,35 +460,18 @@ fn time(text: &str) -> Result<Duration, String> {
         })
 }
 
-fn number(text: &str, fits: impl Fn(f64) -> bool, what: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(number) if fits(number) => Ok(number),
-        _ => Err(format!("is not a number {what}")),
-    }
-}
-
 fn positive(text: &str) -> Result<f64, String> {
-    number(
-        text,
-        |n| n > 0.0 && n.is_finite(),
-        "above 0\nuse for example 100",
-    )
+    let all = f64::MIN_POSITIVE..=f64::MAX;
+    number(text, all, "above 0\nuse for example 100")
 }
 
 fn count(text: &str) -> Result<f64, String> {
-    number(
-        text,
-        |n| n >= 0.0 && n.is_finite(),
-        "from 0\nuse for example 2",
-    )
+    number(text, 0.0..=f64::MAX, "from 0\nuse for example 2")
 }
 
 fn percent(text: &str) -> Result<f64, String> {
-    number(
-        text,
-        |n| (0.0..=100.0).contains(&n),
-        "from 0 to 100\nuse a number in that range",
-    )
+    let what = "from 0 to 100\nuse a number in that range";
+    number(text, 0.0..=100.0, what)
 }
 
 fn window(text: &str) -> Result<usize, String> {

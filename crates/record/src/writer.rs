@@ -173,10 +173,7 @@ impl Writer {
 
 /// The thread that syncs the file to the disk.
 #[derive(Debug)]
-struct Syncer {
-    asked: Option<SyncSender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
+struct Syncer(Option<(SyncSender<()>, JoinHandle<()>)>);
 
 impl Syncer {
     fn start(file: &File) -> io::Result<Syncer> {
@@ -189,15 +186,12 @@ impl Syncer {
                 let _ = file.sync_data();
             }
         })?;
-        Ok(Syncer {
-            asked: Some(asked),
-            thread: Some(thread),
-        })
+        Ok(Syncer(Some((asked, thread))))
     }
 
     /// Requests a sync. Does not wait, even while one is in progress.
     fn ask(&self) {
-        if let Some(asked) = &self.asked {
+        if let Some((asked, _)) = &self.0 {
             let _ = asked.try_send(());
         }
     }
@@ -205,8 +199,8 @@ impl Syncer {
 
 impl Drop for Syncer {
     fn drop(&mut self) {
-        self.asked = None;
-        if let Some(thread) = self.thread.take() {
+        if let Some((asked, thread)) = self.0.take() {
+            drop(asked);
             let _ = thread.join();
         }
     }

@@ -41,7 +41,6 @@ use serde::Serialize;
 
 use crate::own::Own;
 use crate::status::{DeviceStatus, GateDeviceStatus, GroupStatus, Report};
-use crate::text::word;
 
 /// One value that the agent reports.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -84,11 +83,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word in a `# TYPE` line.
-    pub fn word(self) -> String {
-        word(&self)
-    }
-
     /// The suffix of a sample's name after the family's name.
     pub fn suffix(self) -> &'static str {
         match self {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFlags;
 
 use super::http::{parse, Answer, Body, Names, Parsed, Piece, Request, Status, LONGEST_HEAD};
-use super::wire::{Heard, Wire};
+use super::wire::Wire;
 
 /// Time for a client to send its request, and again for the request to wait for its turn.
 const ASKING: Duration = Duration::from_secs(3);
@@ -23,9 +23,10 @@ const LARGE: usize = 256 << 10;
 const LEAVING: Duration = Duration::from_secs(1);
 
 pub(super) struct Connection {
-    wire: Wire,
+    pub(super) wire: Wire,
     stage: Stage,
-    deadline: Instant,
+    /// Latest end of the current stage.
+    pub(super) deadline: Instant,
 }
 
 enum Stage {
@@ -57,10 +58,6 @@ impl Connection {
         }
     }
 
-    pub(super) fn wire(&self) -> &Wire {
-        &self.wire
-    }
-
     /// The events to poll for.
     pub(super) fn interest(&self) -> PollFlags {
         match self.stage {
@@ -69,11 +66,6 @@ impl Connection {
             Stage::Sending(_) => PollFlags::OUT,
             Stage::Asked(_) | Stage::Gone => PollFlags::empty(),
         }
-    }
-
-    /// Latest end of the current stage.
-    pub(super) fn deadline(&self) -> Instant {
-        self.deadline
     }
 
     /// Time since which the request has been incomplete; `None`: it is complete.
@@ -117,9 +109,9 @@ impl Connection {
         let mut buffer = [0; 2048];
         loop {
             let count = match self.wire.read(&mut buffer) {
-                Ok(Heard::Bytes(0)) => break self.stage = Stage::Gone,
-                Ok(Heard::Bytes(count)) => count,
-                Ok(Heard::NoTls) => return self.refuse(Status::NoTls, now),
+                Ok(Some(0)) => break self.stage = Stage::Gone,
+                Ok(Some(count)) => count,
+                Ok(None) => return self.refuse(Status::NoTls, now),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(_) => break self.stage = Stage::Gone,

@@ -45,9 +45,9 @@ impl Format {
     /// A family's suffix of the name and its type, for the `# TYPE` line.
     fn family(self, kind: Kind) -> (&'static str, String) {
         match (self, kind) {
-            (Format::OpenMetrics, kind) => ("", kind.word()),
-            (Format::Text, Kind::Counter) => (kind.suffix(), kind.word()),
-            (Format::Text, _) => (kind.suffix(), Kind::Gauge.word()),
+            (Format::OpenMetrics, kind) => ("", word(&kind)),
+            (Format::Text, Kind::Counter) => (kind.suffix(), word(&kind)),
+            (Format::Text, _) => (kind.suffix(), word(&Kind::Gauge)),
         }
     }
 }

@@ -111,21 +111,17 @@ impl Page {
         let Some(listener) = self.bound.take() else {
             return;
         };
-        let tls = self.tls(listener.at()).and_then(Result::ok);
+        let tls = self.secrecy.config.clone();
+        let tls = tls.filter(|_| self.needs_tls(listener.at()));
         let scheme = if tls.is_some() { "https" } else { "http" };
         match Server::start(listener, tls, Arc::clone(&self.latest)) {
             Ok(server) => {
-                match server.at() {
-                    Listen::Tcp(address) => {
-                        let address = http::reachable(*address);
-                        self.log.info(format_args!(
-                            "live page and metrics at {scheme}://{address}/"
-                        ));
-                    }
-                    at @ Listen::Unix(_) => {
-                        self.log.info(format_args!("live page and metrics at {at}"));
-                    }
-                }
+                let place = match server.at() {
+                    Listen::Tcp(address) => format!("{scheme}://{}/", http::reachable(*address)),
+                    at @ Listen::Unix(_) => at.to_string(),
+                };
+                self.log
+                    .info(format_args!("live page and metrics at {place}"));
                 self.server = Some(server);
             }
             Err(error) => self.log.warn_once(format_args!(
@@ -190,19 +186,15 @@ impl Page {
         }
     }
 
-    /// The TLS configuration for an address; `None`: plain HTTP, as always on a Unix socket, which never
-    /// leaves the machine. An error: TLS is required and there is no valid configuration.
-    fn tls(&self, listen: &Listen) -> Option<Result<Arc<ServerConfig>, ()>> {
-        match (listen, &self.secrecy.told) {
-            (Listen::Unix(_), _) | (_, None) => None,
-            (Listen::Tcp(_), Some(_)) => Some(self.secrecy.config.clone().ok_or(())),
-        }
+    /// True if an address needs TLS. A Unix socket never leaves the machine.
+    fn needs_tls(&self, listen: &Listen) -> bool {
+        matches!(listen, Listen::Tcp(_)) && self.secrecy.told.is_some()
     }
 
     fn take_port(&mut self) {
         self.retry_at = Instant::now() + RETRY;
         let Some(listen) = &self.listen else { return };
-        if let Some(Err(())) = self.tls(listen) {
+        if self.needs_tls(listen) && self.secrecy.config.is_none() {
             return;
         }
         match Listener::bind(listen) {

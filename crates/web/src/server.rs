@@ -203,7 +203,7 @@ impl Loop {
         };
         fds.push(PollFd::new(&self.listener, interest));
         for one in &self.connections {
-            fds.push(PollFd::new(one.wire(), one.interest()));
+            fds.push(PollFd::new(&one.wire, one.interest()));
         }
         let room_at = room_at.filter(|at| *at > now);
         match poll(&mut fds, Some(&self.patience(now, room_at))) {
@@ -284,7 +284,7 @@ impl Loop {
                 turn.map_err(|at| next = Some(at)).is_ok()
             };
             if is_heavy && (heavy >= HEAVY || !turn()) {
-                if now >= one.deadline() {
+                if now >= one.deadline {
                     one.refuse(Status::TooMany, now);
                 }
                 continue;
@@ -299,7 +299,7 @@ impl Loop {
 
     /// Time until the next timer expires.
     fn patience(&self, now: Instant, room_at: Option<Instant>) -> Timespec {
-        let deadlines = self.connections.iter().map(Connection::deadline);
+        let deadlines = self.connections.iter().map(|one| one.deadline);
         let next = deadlines
             .chain(self.deaf_until)
             .chain(self.next_content)

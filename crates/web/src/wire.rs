@@ -54,15 +54,6 @@ pub(super) struct Wire {
     fresh: bool,
 }
 
-/// The result of a read.
-pub(super) enum Heard {
-    /// Number of bytes; zero: the client has closed its end.
-    Bytes(usize),
-    /// The client does not speak TLS where it is required. The stream is in plain text from now on, for the
-    /// answer.
-    NoTls,
-}
-
 impl Wire {
     pub(super) fn new(socket: TcpStream, tls: Option<Arc<ServerConfig>>) -> io::Result<Wire> {
         let connect = |config| {
@@ -82,13 +73,15 @@ impl Wire {
         self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 
-    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Heard> {
+    /// The number of bytes; zero: the client has closed its end. `None`: it does not speak TLS where it is required.
+    /// The stream is in plain text from then on, for the answer.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         if self.fresh && self.tls.is_some() {
             let mut first = [HANDSHAKE];
             self.socket.peek(&mut first)?;
             if first != [HANDSHAKE] {
                 self.tls = None;
-                return Ok(Heard::NoTls);
+                return Ok(None);
             }
             self.fresh = false;
         }
@@ -96,7 +89,7 @@ impl Wire {
             None => self.socket.read(buffer),
             Some(tls) => Stream::new(&mut **tls, &mut self.socket).read(buffer),
         };
-        count.map(Heard::Bytes)
+        count.map(Some)
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -118,8 +118,7 @@ fn push_verdict(text: &mut Page, report: &Report, group: &GroupStatus, verdict: 
             "  gives       holds at most {cap} of page cache, for others that are worse off"
         );
     }
-    let (needs, lends) = (verdict.needs_bytes, verdict.lends_bytes);
-    if let Some(words) = worth::stake(needs, lends, verdict.borrows_bytes) {
+    if let Some(words) = worth::stake(verdict) {
         writeln!(text, "  worth       {words}");
     }
     if verdict.working_set_bytes.is_some() {

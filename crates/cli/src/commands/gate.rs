@@ -4,6 +4,7 @@
 //! `status` prints the running agent's view of the gate, or reads the module itself if no agent holds it.
 //! `enable` and `disable` ask the agent: only the agent changes the gate.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use clap::{Args, Subcommand};
@@ -116,9 +117,7 @@ fn of_report(report: &Report) -> Option<Printed> {
 }
 
 fn of_reading(reading: &Reading, agent: bool) -> Printed {
-    let mut ids: Vec<u64> = reading.members.iter().map(|m| m.cgroup_id).collect();
-    ids.sort_unstable();
-    ids.dedup();
+    let ids: BTreeSet<u64> = reading.members.iter().map(|m| m.cgroup_id).collect();
     let groups = ids.into_iter().filter_map(|id| {
         Some(PrintedGroup {
             path: None,

@@ -153,11 +153,9 @@ impl Recorder {
             let (version, interval) = (agent.version().to_owned(), agent.interval());
             self.session(Source::Agent, Some(version), interval)?;
             while let Some(tick) = agent.next::<Tick>(stop)? {
-                if !self.tick(&tick)? {
-                    return Ok(());
-                }
+                self.tick(&tick)?;
             }
-            if !self.go_on(stop) {
+            if stop.load(Ordering::Acquire) {
                 return Ok(());
             }
             self.progress
@@ -169,7 +167,7 @@ impl Recorder {
                     break agent;
                 }
                 while tried.elapsed() < RETRY {
-                    if !self.go_on(stop) {
+                    if stop.load(Ordering::Acquire) {
                         return Ok(());
                     }
                     thread::sleep(Duration::from_millis(100));
@@ -189,7 +187,8 @@ impl Recorder {
                 self.set_deadline(stop);
                 self.session(Source::Own, None, settings.interval)?;
             }
-            self.tick(&own_tick(tick, &step))
+            self.tick(&own_tick(tick, &step))?;
+            Ok(true)
         })
     }
 
@@ -207,8 +206,7 @@ impl Recorder {
         self.writer.session(&session)
     }
 
-    /// Records a tick. Returns whether to go on.
-    fn tick(&mut self, tick: &Tick) -> Result<bool> {
+    fn tick(&mut self, tick: &Tick) -> Result<()> {
         self.writer.tick(tick)?;
         self.ticks += 1;
         self.missed += tick.missed;
@@ -217,15 +215,7 @@ impl Recorder {
         let seconds = self.began.elapsed().as_secs();
         self.progress
             .show(format_args!("{} ticks, {seconds} s, {bytes} ", self.ticks));
-        Ok(self.in_time())
-    }
-
-    fn in_time(&self) -> bool {
-        self.end.is_none_or(|end| self.began.elapsed() < end)
-    }
-
-    fn go_on(&self, stop: &AtomicBool) -> bool {
-        self.in_time() && !stop.load(Ordering::Acquire)
+        Ok(())
     }
 
     fn summary(&mut self, file: &Path) -> Page {

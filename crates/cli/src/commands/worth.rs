@@ -5,7 +5,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::Args;
 use justitia_agent::socket::ask;
 use justitia_agent::Result;
-use justitia_report::status::{GroupStatus, Report, WorthStatus, MORE};
+use justitia_report::status::{GroupStatus, Report, VerdictStatus, WorthStatus, MORE};
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
 use ratatui::symbols::Marker;
@@ -134,7 +134,7 @@ fn draw(group: &GroupStatus, screen: Screen) -> Page {
         bandwidth(worth.more_bytes_per_s),
         bytes(worth.knee_bytes),
     );
-    if let Some(words) = stake(of.needs_bytes, of.lends_bytes, of.borrows_bytes) {
+    if let Some(words) = group.verdict.as_ref().and_then(stake) {
         writeln!(text, "{words}");
     }
     text.push_str("\nhit ratio by page cache: ⠒ the curve  ▒ it holds  │ it is entitled to\n");
@@ -145,12 +145,12 @@ fn draw(group: &GroupStatus, screen: Screen) -> Page {
 }
 
 /// A group's need, lending or borrowing, in words; `None`: its entitlement does not depend on its reads.
-pub(crate) fn stake(
-    needs: Option<u64>,
-    lends: Option<u64>,
-    borrows: Option<u64>,
-) -> Option<String> {
-    match (needs?, lends?, borrows?) {
+pub(crate) fn stake(verdict: &VerdictStatus) -> Option<String> {
+    match (
+        verdict.needs_bytes?,
+        verdict.lends_bytes?,
+        verdict.borrows_bytes?,
+    ) {
         (needs, lends, _) if lends > 0 => Some(format!(
             "lends {} of its share: its reads hit as often with {}",
             bytes(lends),

@@ -11,6 +11,7 @@ use super::*;
 use crate::example;
 use crate::status::Report;
 use crate::status::{Problem, Setup};
+use crate::text::word;
 
 fn report() -> Report {
     let setup = Setup::default();
@@ -266,7 +267,7 @@ fn markdown() -> String {
     let mut text = String::from(HEAD);
     for (metric, help) in metrics() {
         let label = label(metric.get);
-        let (name, kind) = (metric.name, metric.kind.word());
+        let (name, kind) = (metric.name, word(&metric.kind));
         let suffix = metric.kind.suffix();
         let _ = writeln!(text, "| `{name}{suffix}` | {kind} | {label} | {help} |");
     }

@@ -86,7 +86,7 @@ fn every_family_is_there_with_its_type_even_without_groups() {
     for groups in [0, 8] {
         let read = read(&text(&example::tick(3, groups)));
         for (metric, _) in metrics() {
-            assert_eq!(read.kinds[metric.name], metric.kind.word());
+            assert_eq!(read.kinds[metric.name], word(&metric.kind));
         }
     }
 }

@@ -178,7 +178,7 @@ fn a_long_answer_has_a_longer_deadline_which_the_page_shares() {
     let mut connection = Connection::new(Wire::new(socket, None).unwrap(), now);
     let answer = Answer::ok("text/plain", vec![0; 64 << 20]);
     connection.answer(answer, false, true, now);
-    assert_eq!(connection.deadline(), now + SENDING_LARGE);
+    assert_eq!(connection.deadline, now + SENDING_LARGE);
     let page = include_str!("../page/app.js").replace('_', "");
     let patience = format!("const LONGPATIENCEMS = {};", SENDING_LARGE.as_millis());
     assert!(page.contains(&patience), "{patience}");

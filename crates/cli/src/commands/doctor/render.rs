@@ -38,9 +38,8 @@ fn finding(text: &mut Page, check: &CheckReport) {
         Severity::Note => text.push_str("note"),
     }
     writeln!(text, ": {} ({})", check.title, check.id);
-    let open: Vec<&Finding> = check
-        .findings
-        .iter()
+    let findings = check.findings.iter();
+    let open: Vec<&Finding> = findings
         .filter(|finding| finding.silenced.is_none())
         .collect();
     for finding in open.iter().take(SHOWN) {

@@ -9,8 +9,9 @@ use ratatui::text::{Line, Span};
 
 use super::columns::Field;
 use super::picture::{Past, Picture, Series};
-use super::theme::{faint, letter, strong, Theme};
+use super::theme::{letter, Theme, FAINT, STRONG};
 use super::values::Row;
+use super::view::cut;
 use super::{bars, format};
 use crate::commands::color;
 
@@ -22,7 +23,7 @@ const SIDE_BY_SIDE: usize = 96;
 const NAME: usize = 11;
 const NUMBER: usize = 8;
 
-/// The pane, in `height` lines of `width` cells.
+/// The pane, in `height` lines for `width` cells. The view cuts lines that are longer.
 pub(crate) fn lines(
     picture: &Picture,
     row: &Row,
@@ -40,18 +41,18 @@ pub(crate) fn lines(
         if width >= SIDE_BY_SIDE {
             let half = width / 2 - 1;
             let mut left = history(past, row, half, theme);
-            left.extend(knobs(group, half, theme));
-            let right = numbers(&picture.report, row, group, width - half - 2, theme);
-            lines.extend(beside(left, right, half));
+            left.extend(knobs(group));
+            let rest = width - half - 2;
+            let right = numbers(&picture.report, row, group, rest);
+            lines.extend(beside(left, right, half, rest, theme));
         } else {
             lines.extend(history(past, row, width, theme));
-            lines.extend(knobs(group, width, theme));
-            lines.extend(numbers(&picture.report, row, group, width, theme));
+            lines.extend(knobs(group));
+            lines.extend(numbers(&picture.report, row, group, width));
         }
-        lines.extend(writes(picture, past, width, theme));
+        lines.extend(writes(picture, past));
     } else {
-        let text = "not managed itself: the sums of the groups below it";
-        lines.push(Line::from(format::cut_end(text, width, theme.ellipsis())));
+        lines.push("not managed itself: the sums of the groups below it".into());
     }
     lines.truncate(height);
     lines
@@ -76,8 +77,8 @@ fn title(row: &Row, width: usize, theme: Theme) -> Line<'static> {
         theme.ellipsis(),
     );
     Line::from(vec![
-        Span::styled(rule, faint()),
-        Span::styled(path, strong()),
+        Span::styled(rule, FAINT),
+        Span::styled(path, STRONG),
         Span::raw(said),
     ])
 }
@@ -94,10 +95,10 @@ fn history(past: &Past, row: &Row, width: usize, theme: Theme) -> Vec<Line<'stat
         let last = say(row.values.number(field));
         let most = say(most.map(f64::from));
         Line::from(vec![
-            Span::styled(format!("{name:<NAME$}"), faint()),
-            Span::styled(format!("{last:>NUMBER$}  "), strong()),
+            Span::styled(format!("{name:<NAME$}"), FAINT),
+            Span::styled(format!("{last:>NUMBER$}  "), STRONG),
             Span::raw(spark),
-            Span::styled(format!("  max {most}"), faint()),
+            Span::styled(format!("  max {most}"), FAINT),
         ])
     };
     let (all, percent) = (Some(1.0), format::percent);
@@ -110,13 +111,7 @@ fn history(past: &Past, row: &Row, width: usize, theme: Theme) -> Vec<Line<'stat
 }
 
 /// The values without a sparkline, as many per line as fit.
-fn numbers(
-    report: &Report,
-    row: &Row,
-    group: &GroupStatus,
-    width: usize,
-    theme: Theme,
-) -> Vec<Line<'static>> {
+fn numbers(report: &Report, row: &Row, group: &GroupStatus, width: usize) -> Vec<Line<'static>> {
     use Field::{ByOthers, Entitled, ForOthers, Gain, OfIdeal, Reclaim, Refaults, Throttled};
     let values = &row.values;
     let [entitled, for_others, by_others] =
@@ -148,47 +143,41 @@ fn numbers(
             _ => lines.push(text),
         }
     }
-    let cut = |text: String| Line::from(format::cut_end(&text, width, theme.ellipsis()));
-    lines.into_iter().map(cut).collect()
+    lines.into_iter().map(Line::from).collect()
 }
 
 /// The knobs with their prior values.
-fn knobs(group: &GroupStatus, width: usize, theme: Theme) -> Vec<Line<'static>> {
-    let cut = |text: String| Line::from(format::cut_end(&text, width, theme.ellipsis()));
+fn knobs(group: &GroupStatus) -> Vec<Line<'static>> {
     if group.knobs.is_empty() {
-        return vec![cut("no knobs on this kernel".to_owned())];
+        return vec!["no knobs on this kernel".into()];
     }
-    let texts = group.knobs.iter().map(|knob| {
+    let lines = group.knobs.iter().map(|knob| {
         let before = match (knob.foreign, &knob.prior) {
             (true, _) => "* set by somebody else, left alone".to_owned(),
             (false, Some(prior)) => format!("  before us {}", value(knob.knob, prior)),
             (false, None) => "  not changed by us".to_owned(),
         };
-        format!(
-            "{:<14}{:>5}{before}",
-            knob.knob,
-            value(knob.knob, &knob.now)
-        )
+        let now = value(knob.knob, &knob.now);
+        Line::from(format!("{:<14}{now:>5}{before}", knob.knob))
     });
-    texts.map(cut).collect()
+    lines.collect()
 }
 
 /// The last writes and their reasons.
-fn writes(picture: &Picture, past: &Past, width: usize, theme: Theme) -> Vec<Line<'static>> {
-    let cut = |text: &str| format::cut_end(text, width, theme.ellipsis());
+fn writes(picture: &Picture, past: &Past) -> Vec<Line<'static>> {
     let observing = picture.report.mode == Mode::Observe;
     let head = match (past.writes.is_empty(), observing) {
         (true, _) => "nothing written to it since this screen opened",
         (false, true) => "mode observe: would have been written",
         (false, false) => "last writes",
     };
-    let mut lines = vec![Line::styled(cut(head), faint())];
+    let mut lines = vec![Line::styled(head, FAINT)];
     lines.extend(past.writes.iter().map(|(step, write)| {
         let steps = picture.report.ticks_total.saturating_sub(*step);
         let ago = format::age((steps as f64 * picture.report.interval_s) as u64);
         let value = value(write.knob, &write.value);
         let (knob, because) = (write.knob, &write.because);
-        Line::from(cut(&format!("{ago:>6} ago  {knob} {value}: {because}")))
+        Line::from(format!("{ago:>6} ago  {knob} {value}: {because}"))
     }));
     lines
 }
@@ -200,14 +189,18 @@ fn value(knob: Knob, value: &str) -> String {
     }
 }
 
-/// Two blocks of lines side by side; the left one is `half` cells wide.
+/// Two blocks of lines side by side; the left one is `half` cells wide, and the right one `rest`.
 fn beside(
     mut left: Vec<Line<'static>>,
     right: Vec<Line<'static>>,
     half: usize,
+    rest: usize,
+    theme: Theme,
 ) -> Vec<Line<'static>> {
     left.resize(left.len().max(right.len()), Line::default());
-    for (line, other) in left.iter_mut().zip(right) {
+    for (line, mut other) in left.iter_mut().zip(right) {
+        cut(line, half, theme.ellipsis());
+        cut(&mut other, rest, theme.ellipsis());
         let blanks = half.saturating_sub(line.width()) + 2;
         line.spans.push(Span::raw(" ".repeat(blanks)));
         let style = other.style;

@@ -3,7 +3,7 @@
 use ratatui::text::{Line, Span};
 
 use super::columns::Field;
-use super::theme::strong;
+use super::theme::STRONG;
 
 #[rustfmt::skip]
 const KEYS: [(&str, &str); 13] = [
@@ -33,7 +33,7 @@ pub(crate) fn lines() -> Vec<Line<'static>> {
 
 fn entry(width: usize, what: &'static str, says: &'static str) -> Line<'static> {
     Line::from(vec![
-        Span::styled(format!("{what:<width$}"), strong()),
+        Span::styled(format!("{what:<width$}"), STRONG),
         Span::raw(format!("  {says}")),
     ])
 }

@@ -79,19 +79,13 @@ impl Theme {
 }
 
 /// For important numbers and heads.
-pub(crate) fn strong() -> Style {
-    Style::new().add_modifier(Modifier::BOLD)
-}
+pub(crate) const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 
 /// For explanations of numbers.
-pub(crate) fn faint() -> Style {
-    Style::new().add_modifier(Modifier::DIM)
-}
+pub(crate) const FAINT: Style = Style::new().add_modifier(Modifier::DIM);
 
 /// For the selected or active item.
-pub(crate) fn selected() -> Style {
-    Style::new().add_modifier(Modifier::REVERSED)
-}
+pub(crate) const SELECTED: Style = Style::new().add_modifier(Modifier::REVERSED);
 
 /// The letter of a color, for terminals without color.
 pub(crate) fn letter(color: Option<Color>) -> &'static str {
@@ -125,7 +119,7 @@ mod tests {
     #[test]
     fn no_color_means_no_color_but_not_no_emphasis() {
         let theme = theme(&[("NO_COLOR", "1")]);
-        for style in [theme.color(Color::Red), theme.alarm(), selected()] {
+        for style in [theme.color(Color::Red), theme.alarm(), SELECTED] {
             assert_eq!((style.fg, style.bg), (None, None));
         }
         assert!(theme.alarm().add_modifier.contains(Modifier::BOLD));
@@ -138,9 +132,9 @@ mod tests {
         let styles = [
             theme.color(Color::Green),
             theme.alarm(),
-            strong(),
-            faint(),
-            selected(),
+            STRONG,
+            FAINT,
+            SELECTED,
         ];
         assert!(styles.iter().all(|style| style.bg.is_none()));
     }

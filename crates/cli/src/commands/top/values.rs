@@ -10,7 +10,7 @@ use ratatui::style::Style;
 use super::bars;
 use super::columns::{Column, Field, Shown, CACHE_TEXT};
 use super::format;
-use super::theme::{letter, strong, Theme};
+use super::theme::{letter, Theme, STRONG};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
@@ -146,7 +146,7 @@ pub(crate) fn cell(row: &Row, column: Column, theme: Theme, top_share: f64) -> (
         (_, Shown::Text | Shown::Drawn) => values.source.unwrap_or("-").to_owned(),
     };
     let style = match column.field {
-        Field::Color => color.patch(strong()),
+        Field::Color => color.patch(STRONG),
         Field::OfIdeal => color,
         _ => plain,
     };

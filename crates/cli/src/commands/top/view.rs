@@ -12,7 +12,7 @@ use ratatui::Frame;
 use super::app::App;
 use super::columns::{layout, Column, Field};
 use super::rows;
-use super::theme::{faint, letter, selected, strong, Theme};
+use super::theme::{letter, Theme, FAINT, SELECTED, STRONG};
 use super::values::{cell, Row};
 use super::{detail, format, help};
 use crate::output::{number, Page};
@@ -34,7 +34,7 @@ pub(crate) fn draw(frame: &mut Frame, app: &mut App) {
     let lines = lines(app, width, height);
     for (y, line) in (area.y..area.bottom()).zip(&lines) {
         frame.buffer_mut().set_line(area.x, y, line, area.width);
-        if line.style == selected() {
+        if line.style == SELECTED {
             let row = Rect {
                 y,
                 height: 1,
@@ -106,7 +106,7 @@ fn middle(app: &mut App, width: usize, body: usize) -> Vec<Line<'static>> {
         lines = table(app, &rows, shown, width);
         if let Some(line) = lines.get_mut(1 + at - app.offset) {
             if !rows.is_empty() {
-                *line = std::mem::take(line).style(selected());
+                *line = std::mem::take(line).style(SELECTED);
             }
         }
     }
@@ -155,9 +155,9 @@ fn head(app: &App, columns: &[Column], gap: &Span<'static>) -> Line<'static> {
         );
         let text = format::pad(&text, column.width, column.field.right());
         let style = if column.field == app.sort.field {
-            strong().patch(selected())
+            STRONG.patch(SELECTED)
         } else {
-            strong()
+            STRONG
         };
         [Span::styled(text, style)]
     });
@@ -178,21 +178,21 @@ fn header(app: &App, width: usize) -> Vec<Line<'static>> {
     }
     let mut first = vec![
         pair(1, "mode", &word(&report.mode)),
-        part(6, &word(&report.objective), faint()),
+        part(6, &word(&report.objective), FAINT),
     ];
     if app.paused() {
-        first.insert(0, part(0, "PAUSED", selected()));
+        first.insert(0, part(0, "PAUSED", SELECTED));
     }
     first.extend([
         pair(2, "PV", &format::ratio(report.pv)),
         pair(3, "share error", &format::percent(report.share_error)),
-        part(2, &number(report.groups.len(), "group"), strong()),
+        part(2, &number(report.groups.len(), "group"), STRONG),
         color_parts(report, theme),
         pair(7, "step", &format!("{:.1} ms", report.tick_us as f64 / 1e3)),
     ]);
     let estimated = |name: &str| name.ends_with("estimated");
     if report.observer.as_deref().is_some_and(estimated) {
-        first.push(part(4, "reads estimated", faint()));
+        first.push(part(4, "reads estimated", FAINT));
     }
     lines.push(fit(first, width));
     let host = &report.host;
@@ -201,7 +201,7 @@ fn header(app: &App, width: usize) -> Vec<Line<'static>> {
         pair(1, "free", &format::size(host.free_bytes)),
         pair(5, "of", &format::size(host.total_bytes)),
         pair(6, "page cache", &format::size(host.file_bytes)),
-        part(3, "pressure", faint()),
+        part(3, "pressure", FAINT),
         pair(2, "memory", &format::percent(stalled.memory_some)),
         pair(4, "full", &format::percent(stalled.memory_full)),
         pair(2, "io", &format::percent(stalled.io_some)),
@@ -241,7 +241,7 @@ fn gate_word(gate: &GateStatus) -> &str {
 fn color_parts(report: &Report, theme: Theme) -> Part {
     let seen = rows::colors(report).into_iter();
     let seen = seen.filter(|(_, count)| *count > 0).map(|(color, count)| {
-        let style = theme.color(color).patch(strong());
+        let style = theme.color(color).patch(STRONG);
         [
             Span::styled(letter(Some(color)), style),
             Span::raw(format!(" {count}")),
@@ -262,8 +262,8 @@ fn pair(rank: u8, name: &str, value: &str) -> Part {
     Part {
         rank,
         spans: vec![
-            Span::styled(format!("{name} "), faint()),
-            Span::styled(value.to_owned(), strong()),
+            Span::styled(format!("{name} "), FAINT),
+            Span::styled(value.to_owned(), STRONG),
         ],
     }
 }
@@ -290,7 +290,7 @@ impl Part {
 }
 
 /// Cuts a line that is too long and adds an ellipsis. The styles of its spans are lost.
-fn cut(line: &mut Line<'static>, width: usize, ellipsis: char) {
+pub(super) fn cut(line: &mut Line<'static>, width: usize, ellipsis: char) {
     if line.width() > width {
         let text = format::cut_end(&line.to_string(), width, ellipsis);
         *line = Line::styled(text, line.style);
@@ -304,7 +304,7 @@ fn footer(app: &App, width: usize) -> Line<'static> {
         let cursor = if theme.unicode { '▏' } else { '_' };
         let text = format!("filter: {}{cursor}", printable(&app.filter));
         let text = format::cut_front(&text, width, theme.ellipsis());
-        return Line::styled(text, strong());
+        return Line::styled(text, STRONG);
     }
     let way = match (app.sort.field, app.sort.reverse) {
         (Field::Group | Field::From, false) => "A-Z",
@@ -313,10 +313,10 @@ fn footer(app: &App, width: usize) -> Line<'static> {
         (_, true) => "low first",
     };
     let order = format!("by {}, {way}", app.sort.field.about().head);
-    let mut parts = vec![part(4, &order, strong())];
+    let mut parts = vec![part(4, &order, STRONG)];
     if !app.filter.is_empty() {
         let filter = format!("filter {}", printable(&app.filter));
-        parts.push(part(1, &filter, strong()));
+        parts.push(part(1, &filter, STRONG));
     }
     let keys = [
         (0, "q quit"),
@@ -328,7 +328,7 @@ fn footer(app: &App, width: usize) -> Line<'static> {
         (3, "p pause"),
         (1, "Enter detail"),
     ];
-    parts.extend(keys.map(|(rank, text)| part(rank, text, faint())));
+    parts.extend(keys.map(|(rank, text)| part(rank, text, FAINT)));
     let mut line = fit(parts, width);
     cut(&mut line, width, theme.ellipsis());
     line
