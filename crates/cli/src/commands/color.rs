@@ -107,15 +107,13 @@ pub(crate) fn run(args: &ColorArgs) -> Result<()> {
 fn table(report: &Report, screen: Screen) -> Page {
     let groups = report.groups.iter();
     Table::of(groups.map(|group| (group, group.verdict.as_ref())))
-        .left("GROUP", 0, |(group, _)| group.label())
-        .left("COLOR", 0, |(_, verdict)| {
-            verdict.map(|v| (v.color.to_string(), Some(v.color)))
+        .left("GROUP", 0, |(g, _)| g.label())
+        .left("COLOR", 0, |(_, v)| {
+            v.map(|v| (v.color.to_string(), Some(v.color)))
         })
-        .left("BY", 1, |(_, verdict)| {
-            verdict.map(|v| v.color_source.to_string())
-        })
-        .left("DECLARED", 2, |(group, _)| {
-            group.declared.as_ref().map_or_else(String::new, told)
+        .left("BY", 1, |(_, v)| v.map(|v| v.color_source.to_string()))
+        .left("DECLARED", 2, |(g, _)| {
+            g.declared.as_ref().map_or_else(String::new, told)
         })
         .render_groups(screen)
 }

@@ -14,7 +14,7 @@ use justitia_cgroup::gate::GateError;
 use justitia_report::status::{GateDeviceStatus, GateMemberStatus, GateStatus, Reading, Report};
 use serde::Serialize;
 
-use crate::output::{self, Page, Screen, Table};
+use crate::output::{self, bytes, Page, Screen, Table};
 use crate::settings::{self, OutputArgs};
 
 /// Arguments of `justitia gate`.
@@ -163,7 +163,7 @@ pub(crate) fn sentence(gate: &GateStatus) -> String {
     );
     format!(
         "gate: {what}; {waiting} tasks wait, {timed_out} waits timed out, dirty pages held at {}",
-        output::bytes(gate.setpoint_bytes),
+        bytes(gate.setpoint_bytes),
     )
 }
 
@@ -196,21 +196,18 @@ fn words(printed: &Printed, screen: Screen) -> Page {
 }
 
 fn devices(text: &mut Page, devices: &[GateDeviceStatus]) {
-    use output::bytes;
     let table = Table::of(devices)
-        .left("DEVICE", 0, |device| device.device.clone())
-        .right("HELD AT", 2, |device| bytes(device.setpoint_bytes))
-        .right("DIRTY", 1, |device| bytes(device.dirty_bytes))
-        .right("IN FLIGHT", 2, |device| bytes(device.writeback_bytes))
-        .right("WAITING", 0, |device| device.waiting.to_string())
-        .right("LONGEST QUEUE", 3, |device| {
-            device.longest_queue.to_string()
-        })
-        .right("GRANTED", 1, |device| device.granted_total.to_string())
-        .right("REORDERED", 1, |device| device.reordered_total.to_string())
-        .right("TIMED OUT", 0, |device| device.timed_out_total.to_string())
-        .right("LONGEST WAIT", 2, |device| {
-            format!("{:.3} s", device.longest_wait_us as f64 / 1e6)
+        .left("DEVICE", 0, |d| d.device.clone())
+        .right("HELD AT", 2, |d| bytes(d.setpoint_bytes))
+        .right("DIRTY", 1, |d| bytes(d.dirty_bytes))
+        .right("IN FLIGHT", 2, |d| bytes(d.writeback_bytes))
+        .right("WAITING", 0, |d| d.waiting.to_string())
+        .right("LONGEST QUEUE", 3, |d| d.longest_queue.to_string())
+        .right("GRANTED", 1, |d| d.granted_total.to_string())
+        .right("REORDERED", 1, |d| d.reordered_total.to_string())
+        .right("TIMED OUT", 0, |d| d.timed_out_total.to_string())
+        .right("LONGEST WAIT", 2, |d| {
+            format!("{:.3} s", d.longest_wait_us as f64 / 1e6)
         });
     text.table(&table);
 }
@@ -218,21 +215,15 @@ fn devices(text: &mut Page, devices: &[GateDeviceStatus]) {
 fn groups(text: &mut Page, groups: &[PrintedGroup]) {
     let id = |group: &PrintedGroup| format!("id {}", group.id);
     let table = Table::of(groups)
-        .left("GROUP", 0, |group| {
-            group.path.clone().unwrap_or_else(|| id(group))
+        .left("GROUP", 0, |g| g.path.clone().unwrap_or_else(|| id(g)))
+        .right("WEIGHT", 0, |g| g.member.weight.to_string())
+        .right("WAITING", 0, |g| g.member.waiting.to_string())
+        .right("DIRTIED", 1, |g| bytes(g.member.dirtied_total_bytes))
+        .right("WAITS", 2, |g| g.member.waits_total.to_string())
+        .right("WAITED", 1, |g| {
+            format!("{:.1} s", g.member.waited_total_us as f64 / 1e6)
         })
-        .right("WEIGHT", 0, |group| group.member.weight.to_string())
-        .right("WAITING", 0, |group| group.member.waiting.to_string())
-        .right("DIRTIED", 1, |group| {
-            output::bytes(group.member.dirtied_total_bytes)
-        })
-        .right("WAITS", 2, |group| group.member.waits_total.to_string())
-        .right("WAITED", 1, |group| {
-            format!("{:.1} s", group.member.waited_total_us as f64 / 1e6)
-        })
-        .right("TIMED OUT", 2, |group| {
-            group.member.timed_out_total.to_string()
-        });
+        .right("TIMED OUT", 2, |g| g.member.timed_out_total.to_string());
     text.table(&table);
 }
 

@@ -84,13 +84,11 @@ fn render(report: &Report, source: &str, screen: Screen) -> Page {
         let value =
             |write: &PlannedWrite, value: &str| output::knob_value(value, write.knob.is_memory());
         let table = Table::of(&report.writes)
-            .left("GROUP", 0, |write| write.path.clone())
-            .left("KNOB", 0, |write| write.knob.to_string())
-            .right("NOW", 1, |write| {
-                write.now.as_deref().map(|now| value(write, now))
-            })
-            .right("THEN", 0, |write| value(write, &write.value))
-            .left("BECAUSE", 2, |write| write.because.clone());
+            .left("GROUP", 0, |w| w.path.clone())
+            .left("KNOB", 0, |w| w.knob.to_string())
+            .right("NOW", 1, |w| w.now.as_deref().map(|now| value(w, now)))
+            .right("THEN", 0, |w| value(w, &w.value))
+            .left("BECAUSE", 2, |w| w.because.clone());
         text.table(&table);
     }
     for problem in &report.problems {

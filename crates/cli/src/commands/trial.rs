@@ -125,16 +125,20 @@ struct Tried {
 }
 
 impl Tried {
-    /// Its bandwidth while it competed, and its weighted share in that time.
-    fn got_and_due(&self) -> Option<(f64, f64)> {
-        let s = self.contended_s;
-        (s > 0.0).then(|| (self.got_bytes / s, self.due_bytes / s))
+    /// Its bandwidth while it competed.
+    fn got(&self) -> Option<f64> {
+        (self.contended_s > 0.0).then(|| self.got_bytes / self.contended_s)
+    }
+
+    /// Its weighted share in that time.
+    fn due(&self) -> Option<f64> {
+        (self.contended_s > 0.0).then(|| self.due_bytes / self.contended_s)
     }
 
     /// Its bandwidth over its weighted share.
     fn of_ideal(&self) -> Option<f64> {
-        let (got, due) = self.got_and_due()?;
-        (due > 0.0).then_some(got / due)
+        let due = self.due().filter(|due| *due > 0.0)?;
+        Some(self.got()? / due)
     }
 
     fn off(&self) -> f64 {

@@ -88,16 +88,14 @@ fn render(report: &Report, screen: Screen) -> Page {
         .right("ENTITLED", 1, |(_, of)| bytes(of.entitlement_bytes))
         .right("LENDS", 2, |(_, of)| bytes(of.lends_bytes))
         .right("BORROWS", 2, |(_, of)| bytes(of.borrows_bytes))
-        .right("HITS", 0, |(_, of)| hits(of, |worth| worth.now_hit_ratio))
-        .right("HALF", 1, |(_, of)| hits(of, |worth| worth.half_hit_ratio))
-        .right("TWICE", 1, |(_, of)| {
-            hits(of, |worth| worth.twice_hit_ratio)
-        })
+        .right("HITS", 0, |(_, of)| hits(of, |w| w.now_hit_ratio))
+        .right("HALF", 1, |(_, of)| hits(of, |w| w.half_hit_ratio))
+        .right("TWICE", 1, |(_, of)| hits(of, |w| w.twice_hit_ratio))
         .right("64 MIB MORE", 0, |(_, of)| {
-            bandwidth(of.worth.and_then(|worth| worth.more_bytes_per_s))
+            bandwidth(of.worth.and_then(|w| w.more_bytes_per_s))
         })
         .right("KNEE", 3, |(_, of)| {
-            bytes(of.worth.and_then(|worth| worth.knee_bytes))
+            bytes(of.worth.and_then(|w| w.knee_bytes))
         })
         .render_groups(screen)
 }

@@ -57,15 +57,15 @@ pub(super) fn summary(
         percent(summary.share_error)
     );
     let table = Table::of(&summary.groups)
-        .left("GROUP", 0, |group| group.path.clone())
-        .right("WEIGHT", 0, |group| weight_words(group.weight))
-        .right("MB/S", 0, |group| megabytes_per_s(group.bytes_per_s))
-        .right("SHARE", 0, |group| percent(group.share))
-        .right("IDEAL", 0, |group| percent(group.ideal_share))
-        .right("THRESHOLD", 1, |group| bytes(group.threshold_bytes))
-        .right("GAIN", 2, |group| ratio(group.gain))
-        .right("WRITES", 3, |group| group.writes.to_string())
-        .right("THEN", 4, |group| group.recorded_writes.to_string());
+        .left("GROUP", 0, |g| g.path.clone())
+        .right("WEIGHT", 0, |g| weight_words(g.weight))
+        .right("MB/S", 0, |g| megabytes_per_s(g.bytes_per_s))
+        .right("SHARE", 0, |g| percent(g.share))
+        .right("IDEAL", 0, |g| percent(g.ideal_share))
+        .right("THRESHOLD", 1, |g| bytes(g.threshold_bytes))
+        .right("GAIN", 2, |g| ratio(g.gain))
+        .right("WRITES", 3, |g| g.writes.to_string())
+        .right("THEN", 4, |g| g.recorded_writes.to_string());
     text.table(&table);
     writeln!(
         text,
@@ -97,15 +97,13 @@ fn push_curves(text: &mut Page, summary: &Summary) {
         "\nBy the curves of their reads, once page cache has moved (a dash: no curve covers that much):\n\n",
     );
     let table = Table::of(summary.groups.iter().filter(told))
-        .left("GROUP", 0, |group| group.path.clone())
-        .right("ENTITLED", 0, |group| bytes(group.entitlement_bytes))
-        .right("THEN", 0, |group| bytes(group.recorded_entitlement_bytes))
-        .right("HITS", 0, |group| percent(group.hit_ratio))
-        .right("THEN", 0, |group| percent(group.recorded_hit_ratio))
-        .right("FROM DISK", 0, |group| bandwidth(group.fetched_bytes_per_s))
-        .right("THEN", 0, |group| {
-            bandwidth(group.recorded_fetched_bytes_per_s)
-        });
+        .left("GROUP", 0, |g| g.path.clone())
+        .right("ENTITLED", 0, |g| bytes(g.entitlement_bytes))
+        .right("THEN", 0, |g| bytes(g.recorded_entitlement_bytes))
+        .right("HITS", 0, |g| percent(g.hit_ratio))
+        .right("THEN", 0, |g| percent(g.recorded_hit_ratio))
+        .right("FROM DISK", 0, |g| bandwidth(g.fetched_bytes_per_s))
+        .right("THEN", 0, |g| bandwidth(g.recorded_fetched_bytes_per_s));
     text.table(&table);
 }
 
@@ -121,18 +119,14 @@ fn push_differences(text: &mut Page, summary: &Summary) {
         summary.differences
     );
     let table = Table::of(first)
-        .left("GROUP", 0, |difference| difference.group.clone())
-        .right("AT", 0, |difference| format!("{:.3}", difference.at_s))
-        .left("KNOB", 0, |difference| difference.knob.to_string())
-        .right("THEN", 0, |difference| {
-            difference.then.as_ref().map(written)
-        })
-        .right("NOW", 0, |difference| difference.now.as_ref().map(written))
-        .left("BECAUSE", 1, |difference| {
-            let because = difference.now.as_ref().or(difference.then.as_ref());
-            because
-                .map(|write| write.reason.to_string())
-                .unwrap_or_default()
+        .left("GROUP", 0, |d| d.group.clone())
+        .right("AT", 0, |d| format!("{:.3}", d.at_s))
+        .left("KNOB", 0, |d| d.knob.to_string())
+        .right("THEN", 0, |d| d.then.as_ref().map(written))
+        .right("NOW", 0, |d| d.now.as_ref().map(written))
+        .left("BECAUSE", 1, |d| {
+            let because = d.now.as_ref().or(d.then.as_ref());
+            because.map(|w| w.reason.to_string()).unwrap_or_default()
         });
     text.table(&table);
 }
@@ -175,18 +169,14 @@ pub(super) fn step(record: &Record, step: &Step, screen: Screen) -> Page {
     };
     text.push_str("\n");
     let table = Table::of(&step.plan.verdicts)
-        .left("GROUP", 0, |verdict| {
-            path_of(step.snapshot(), verdict.group)
-        })
-        .right("WEIGHT", 0, |verdict| weight_words(weight(verdict.group)))
-        .right("MB/S", 0, |verdict| megabytes_per_s(verdict.bytes_per_s))
-        .right("OF IDEAL", 0, |verdict| ratio(verdict.of_ideal))
-        .right("GAIN", 1, |verdict| ratio(Some(verdict.gain)))
-        .right("THRESHOLD", 1, |verdict| verdict.threshold.to_string())
-        .right("STALL", 2, |verdict| percent(verdict.stalled))
-        .left("COLOR", 3, |verdict| {
-            (verdict.color.to_string(), Some(verdict.color))
-        });
+        .left("GROUP", 0, |v| path_of(step.snapshot(), v.group))
+        .right("WEIGHT", 0, |v| weight_words(weight(v.group)))
+        .right("MB/S", 0, |v| megabytes_per_s(v.bytes_per_s))
+        .right("OF IDEAL", 0, |v| ratio(v.of_ideal))
+        .right("GAIN", 1, |v| ratio(Some(v.gain)))
+        .right("THRESHOLD", 1, |v| v.threshold.to_string())
+        .right("STALL", 2, |v| percent(v.stalled))
+        .left("COLOR", 3, |v| (v.color.to_string(), Some(v.color)));
     text.table(&table);
     let plan = &step.plan;
     writeln!(
@@ -215,11 +205,11 @@ fn push_writes(text: &mut Page, step: &Step) {
     } else {
         let value = |plan: &Plan, of: &Write| find(plan, of.group, of.knob).as_ref().map(written);
         let table = Table::of(rows)
-            .left("GROUP", 0, |write| path_of(step.snapshot(), write.group))
-            .left("KNOB", 0, |write| write.knob.to_string())
-            .right("THEN", 1, |write| value(then, write))
-            .right("NOW", 0, |write| value(&step.plan, write))
-            .left("BECAUSE", 2, |write| write.reason.to_string());
+            .left("GROUP", 0, |w| path_of(step.snapshot(), w.group))
+            .left("KNOB", 0, |w| w.knob.to_string())
+            .right("THEN", 1, |w| value(then, w))
+            .right("NOW", 0, |w| value(&step.plan, w))
+            .left("BECAUSE", 2, |w| w.reason.to_string());
         text.table(&table);
     }
     text.push_str(if step.same() {

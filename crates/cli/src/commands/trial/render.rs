@@ -60,12 +60,8 @@ fn table(text: &mut Page, trial: &Trial) {
             megabytes_per_s(group.bytes.filter(|_| trial.seconds > 0.0).map(rate))
         })
         .right("COMPETES", 3, |group| format!("{:.0} s", group.contended_s))
-        .right("GETS MB/S", 0, |group| {
-            megabytes_per_s(group.got_and_due().map(|pair| pair.0))
-        })
-        .right("BY WEIGHT", 0, |group| {
-            megabytes_per_s(group.got_and_due().map(|pair| pair.1))
-        })
+        .right("GETS MB/S", 0, |group| megabytes_per_s(group.got()))
+        .right("BY WEIGHT", 0, |group| megabytes_per_s(group.due()))
         .right("OF IDEAL", 0, |group| ratio(group.of_ideal()))
         .right("HIT", 2, |group| percent(group.hit_ratio))
         .right("CACHE", 1, |group| bytes(group.file_bytes))
@@ -97,16 +93,15 @@ fn bandwidth(trial: &Trial) -> Vec<String> {
         trial.misplaced_bytes / trial.contended_s / 1e6,
     )];
     if let Some((least, most)) = farthest(&trial.groups) {
-        let of = |pair: fn((f64, f64)) -> f64| {
-            let rate = |group: &Tried| group.got_and_due().map_or(0.0, pair);
-            rate(least) / rate(most)
+        let of = |rate: fn(&Tried) -> Option<f64>| {
+            rate(least).unwrap_or(0.0) / rate(most).unwrap_or(0.0)
         };
         said.push(format!(
             "{} got {:.2} times what {} got; by weight it is {:.2} times.",
             least.label,
-            of(|pair| pair.0),
+            of(Tried::got),
             most.label,
-            of(|pair| pair.1),
+            of(Tried::due),
         ));
     }
     let count = |count: fn(&Tried) -> bool| trial.groups.iter().filter(|g| count(g)).count();
