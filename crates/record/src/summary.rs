@@ -148,11 +148,8 @@ impl Summary {
     }
 
     pub fn add(&mut self, step: &Step) {
-        // After missed ticks, a replay with other decisions is told the whole gap. The recorded rates are of the
-        // last interval only.
-        let seconds = step.tick.elapsed().as_secs_f64();
         self.ticks += 1;
-        self.seconds += seconds;
+        self.seconds += step.tick.elapsed().as_secs_f64();
         self.missed += step.tick.missed;
         self.began_anew += u64::from(step.began_anew);
         self.open_loop |= step.given.is_some();
@@ -161,13 +158,8 @@ impl Summary {
         } else {
             self.first_difference_s.get_or_insert(step.at_s);
         }
-        let plans = [&step.plan, &step.tick.plan];
-        let snapshots = [step.snapshot(), &step.tick.snapshot];
-        let none = BTreeMap::new();
-        let more = [&step.more, &none];
-        for side in [REPLAYED, RECORDED] {
-            self.add_plan(side, plans[side], snapshots[side], more[side], seconds);
-        }
+        self.add_plan(REPLAYED, &step.plan, step.snapshot(), step);
+        self.add_plan(RECORDED, &step.tick.plan, &step.tick.snapshot, step);
         let differences = step.differences();
         self.differences += differences.len() as u64;
         let room = self.keep.saturating_sub(self.first_differences.len());
@@ -175,14 +167,11 @@ impl Summary {
             .extend(differences.into_iter().take(room));
     }
 
-    fn add_plan(
-        &mut self,
-        side: usize,
-        plan: &Plan,
-        snapshot: &Snapshot,
-        more: &BTreeMap<GroupId, Bytes>,
-        seconds: f64,
-    ) {
+    /// Adds one side of a step.
+    fn add_plan(&mut self, side: usize, plan: &Plan, snapshot: &Snapshot, step: &Step) {
+        // After missed ticks, a replay with other decisions is told the whole gap. The recorded rates are of the
+        // last interval only.
+        let seconds = step.tick.elapsed().as_secs_f64();
         let groups = snapshot.groups.iter();
         let groups: BTreeMap<GroupId, &Group> = groups.map(|group| (group.id, group)).collect();
         for verdict in &plan.verdicts {
@@ -192,13 +181,9 @@ impl Summary {
             let sums = self.sums.entry((group.id, group.path.clone())).or_default();
             sums.weight[side] = group.weight.map(Weight::get);
             sums.add(side, verdict, seconds);
-            let more = more.get(&group.id).copied().unwrap_or_default();
-            sums.value(
-                side,
-                verdict.entitlement + more,
-                group.worth.as_ref(),
-                seconds,
-            );
+            let more = step.more.get(&group.id).filter(|_| side == REPLAYED);
+            let cache = verdict.entitlement + more.copied().unwrap_or_default();
+            sums.value(side, cache, group.worth.as_ref(), seconds);
         }
         for write in &plan.writes {
             // Writes to ancestors and disks count only for the whole range.

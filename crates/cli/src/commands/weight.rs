@@ -201,22 +201,14 @@ fn record(scanner: &Scanner, group: &Group) -> Result<WeightRecord> {
         let text = group.xattr(name)?;
         set = text.and_then(|text| parse_weight(&text).ok()).or(set);
     }
-    let source = match set {
-        Some(_) => WeightSource::Xattr,
-        None => WeightSource::Default,
-    };
-    Ok(WeightRecord::of_unmanaged(
-        group,
-        set.unwrap_or(Weight::DEFAULT),
-        source,
-    ))
+    let default = (Weight::DEFAULT, WeightSource::Default);
+    let (weight, source) = set.map_or(default, |weight| (weight, WeightSource::Xattr));
+    Ok(WeightRecord::of_unmanaged(group, weight, source))
 }
 
 fn parse_weight(text: &str) -> Result<Weight> {
-    Ok(justitia_agent::config::parse_weight(
-        &format!("weight {text}"),
-        text,
-    )?)
+    let what = format!("weight {text}");
+    Ok(justitia_agent::config::parse_weight(&what, text)?)
 }
 
 #[cfg(test)]

@@ -222,7 +222,8 @@ impl ImageCache {
             high_watermark: host.high_watermark.unwrap_or_default(),
         };
         let page = rustix::param::page_size() as u64;
-        let fetched: u64 = self.fetched_pages();
+        let counts = self.images.values().filter_map(|kept| self.counts(kept));
+        let fetched: u64 = counts.map(|counts| counts.fetched_pages()).sum();
         let intake = Bytes(fetched.saturating_sub(self.fetched) * page);
         self.fetched = fetched;
         let reserve = reserve(&memory, intake);
@@ -240,11 +241,6 @@ impl ImageCache {
             held: self.shared_machines().iter().map(|one| one.held).collect(),
             watermarks: marks,
         };
-    }
-
-    fn fetched_pages(&self) -> u64 {
-        let counts = self.images.values().filter_map(|kept| self.counts(kept));
-        counts.map(|counts| counts.fetched_pages()).sum()
     }
 
     /// Counters of an image; `None`: not counted.

@@ -53,6 +53,7 @@ impl History {
         }
         let decisions = self.decisions.iter().rev();
         let decisions = decisions.filter(|decision| decision.tick > since);
+        let decisions = decisions.map(|decision| decision_json(decision, now));
         let answer = Answer {
             since_unix_s: report.since_unix_s,
             now_unix_ms: unix_ms(now.0, now),
@@ -60,9 +61,7 @@ impl History {
             columns: COLUMNS,
             groups: names,
             points,
-            decisions: decisions
-                .map(|decision| decision_json(decision, now))
-                .collect(),
+            decisions: decisions.collect(),
         };
         serde_json::to_string(&answer).unwrap_or_else(|_| "{}".into())
     }

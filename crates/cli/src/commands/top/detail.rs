@@ -8,10 +8,10 @@ use justitia_report::text::printable;
 use ratatui::text::{Line, Span};
 
 use super::columns::Field;
+use super::format::cut;
 use super::picture::{Past, Picture, Series};
 use super::theme::{letter, Theme, FAINT, STRONG};
 use super::values::Row;
-use super::view::cut;
 use super::{bars, format};
 use crate::commands::color;
 

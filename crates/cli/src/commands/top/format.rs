@@ -1,9 +1,19 @@
-//! Formats numbers in few characters.
+//! Formats numbers in few characters, and cuts lines.
 //!
 //! Sizes are binary (K, M, G of 1024), bandwidth is in 10^6 bytes per second as in `status`. An unknown value
 //! is a dash.
 
+use ratatui::text::Line;
+
 pub(crate) use crate::cells::{cut_end, cut_front, pad, width};
+
+/// Cuts a line that is too long and adds an ellipsis. The styles of its spans are lost.
+pub(crate) fn cut(line: &mut Line<'static>, width: usize, ellipsis: char) {
+    if line.width() > width {
+        let text = cut_end(&line.to_string(), width, ellipsis);
+        *line = Line::styled(text, line.style);
+    }
+}
 
 const UNKNOWN: &str = "-";
 

@@ -11,6 +11,7 @@ use ratatui::Frame;
 
 use super::app::App;
 use super::columns::{layout, Column, Field};
+use super::format::cut;
 use super::rows;
 use super::theme::{letter, Theme, FAINT, SELECTED, STRONG};
 use super::values::{cell, Row};
@@ -286,14 +287,6 @@ fn fit(mut parts: Vec<Part>, width: usize) -> Line<'static> {
 impl Part {
     fn width(&self) -> usize {
         self.spans.iter().map(Span::width).sum()
-    }
-}
-
-/// Cuts a line that is too long and adds an ellipsis. The styles of its spans are lost.
-pub(super) fn cut(line: &mut Line<'static>, width: usize, ellipsis: char) {
-    if line.width() > width {
-        let text = format::cut_end(&line.to_string(), width, ellipsis);
-        *line = Line::styled(text, line.style);
     }
 }
 
