@@ -6,7 +6,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::color::Declared;
-use crate::feedback::limits::CODE;
 use crate::units::{Bytes, Limit, Weight};
 use crate::worth::Curve;
 
@@ -234,6 +233,10 @@ pub enum WeightSource {
     #[default]
     Default,
 }
+
+/// Mapped page cache that even the lightest group keeps under a limit: enough for the code of a database
+/// server. A tenant that maps its cache gains no more than this.
+pub(crate) const CODE: Bytes = Bytes::mib(16);
 
 /// Memory gauges of a group (`memory.current`, `memory.stat`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]

@@ -13,7 +13,7 @@
 //! A group that cannot be read keeps its limit for a while, with room for known growth. Then the limit is
 //! lifted: no order is better than a blind one.
 
-use crate::snapshot::Group;
+use crate::snapshot::{Group, CODE};
 use crate::units::{Bytes, Limit};
 
 /// Every group under a limit may keep this much page cache.
@@ -28,10 +28,6 @@ const DESCENT: f64 = 0.75;
 const SWAP_DESCENT: f64 = 0.95;
 /// Seconds for which a group that cannot be read keeps its limit.
 const BLIND_S: f64 = 10.0;
-
-/// Mapped page cache that even the lightest group keeps under a limit: enough for the code of a database
-/// server. A tenant that maps its cache gains no more than this.
-pub(crate) const CODE: Bytes = Bytes::mib(16);
 
 /// The least that a limit leaves a group, whatever its share of page cache is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
