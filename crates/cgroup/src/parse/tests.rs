@@ -20,6 +20,27 @@ fn page_cache_is_file_without_shmem() {
 }
 
 #[test]
+fn mapped_shared_memory_is_no_mapped_page_cache_but_code_is() {
+    let mapped_mib = |file: u64, shmem: u64, mapped: u64| {
+        let [file, shmem, mapped] = [file + shmem, shmem, mapped].map(|mib| mib << 20);
+        let text = format!("file {file}\nshmem {shmem}\nfile_mapped {mapped}\n");
+        memory::stat(text.as_bytes()).memory().file_mapped
+    };
+    assert_eq!(mapped_mib(2000, 0, 300), Some(Bytes::mib(300)));
+    assert_eq!(mapped_mib(2000, 8192, 8192 + 300), Some(Bytes::mib(300)));
+    // Of what is mapped, as much may be code as a limit leaves every group.
+    assert_eq!(mapped_mib(2000, 8192, 8192), Some(Bytes::mib(16)));
+    assert_eq!(mapped_mib(2000, 8192, 4), Some(Bytes::mib(4)));
+    assert_eq!(mapped_mib(5, 8192, 8192), Some(Bytes::mib(5)));
+    assert_eq!(
+        memory::stat(b"file 10\nfile_mapped 5\n")
+            .memory()
+            .file_mapped,
+        None
+    );
+}
+
+#[test]
 fn a_counter_the_kernel_lacks_is_unknown() {
     let stat = memory::stat(b"workingset_refault_file 7\n");
     assert_eq!(stat.workingset_refault_file, Some(7));

@@ -191,6 +191,53 @@ fn a_bound_does_not_follow_what_a_tenant_gains_while_it_stands_above_its_share()
     );
 }
 
+#[test]
+fn a_bound_stays_above_what_a_tenant_took_before_others_demanded_theirs_and_follows_no_more() {
+    let mut snapshot = beside(100);
+    let (config, mut state) = (Config::default(), State::default());
+    let mut bounds = Vec::new();
+    for second in 0..60 {
+        // Below its share it takes 20 MiB a second, and above it, once the other group demands half of memory, 2.
+        let held = if second <= 30 {
+            100 + 20 * second
+        } else {
+            640 + 2 * second
+        };
+        hold(&mut snapshot, TENANT, held, 1);
+        if second >= 30 {
+            write(&mut snapshot);
+        }
+        let plan;
+        (state, plan) = step(&state, &snapshot, &config, SECOND);
+        apply(&mut snapshot, &plan);
+        bounds.push(high(&snapshot, TENANT));
+    }
+    let (first, room) = (bounds[31], Limit::Bytes(Bytes::mib(730)));
+    assert!(
+        first > Limit::Bytes(Bytes::mib(700)) && first < room,
+        "{bounds:?}"
+    );
+    assert!(
+        bounds[31..].iter().all(|bound| *bound == first),
+        "{bounds:?}"
+    );
+}
+
+#[test]
+fn a_long_step_lends_a_tenant_no_more_than_two_seconds_do() {
+    let bound = |elapsed_s: u64| {
+        let mut snapshot = beside(100);
+        snapshot.groups[HONEST].weight = Some(Weight::new(900).unwrap());
+        hold(&mut snapshot, TENANT, 200, 1);
+        let elapsed = Duration::from_secs(elapsed_s);
+        let (_, plan) = step(&State::default(), &snapshot, &Config::default(), elapsed);
+        apply(&mut snapshot, &plan);
+        high(&snapshot, TENANT)
+    };
+    assert!(bound(1) < bound(2));
+    assert_eq!(bound(30), bound(2));
+}
+
 /// The limit of a group of root's that holds 700 MiB of anonymous memory, beside the honest group.
 fn database(refaults: u64, honest_mib: u64) -> (Limit, Plan) {
     let mut snapshot = beside(honest_mib);

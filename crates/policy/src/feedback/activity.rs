@@ -271,6 +271,32 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_that_never_helps_is_suspended_for_longer_each_time_until_one_helps() {
+        let mut activity = settled(&rates(0.0, 0.8));
+        activity.judge_claim(0.5, 1.0);
+        let suspended_s = |activity: &mut Activity| {
+            while activity.claiming() {
+                activity.judge_claim(0.5, 1.0);
+            }
+            let suspended = (0..).find(|_| {
+                activity.judge_claim(0.5, 1.0);
+                activity.claiming()
+            });
+            suspended.unwrap() + 1
+        };
+        for expected in [120, 240, 480, 960, 1920, 3600, 3600] {
+            let seconds: i32 = suspended_s(&mut activity);
+            assert!((seconds - expected).abs() <= 1, "{seconds} for {expected}");
+        }
+        // The claim that stands now helps. The group then has all that it wants for so long that the average is new.
+        for of_share in [0.7, 1.2, 0.5] {
+            activity.judge_claim(of_share, 1000.0);
+        }
+        let seconds = suspended_s(&mut activity);
+        assert!((seconds - 120).abs() <= 1, "{seconds}");
+    }
+
+    #[test]
     fn a_trickle_far_below_its_share_claims_nothing() {
         let mut activity = settled(&rates(0.0, 0.8));
         activity.judge_claim(0.01, 1.0);

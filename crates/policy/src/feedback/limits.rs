@@ -200,6 +200,40 @@ mod tests {
     }
 
     #[test]
+    fn page_cache_far_below_the_limit_leaves_a_share_unused_whatever_other_memory_there_is() {
+        let limited = |file_mib| {
+            let mut g = holding(2000, file_mib);
+            g.knobs.high = Some(Limit::Bytes(Bytes::mib(2100)));
+            g
+        };
+        assert!(leaves_share_unused(&limited(10), None, None));
+        assert!(!leaves_share_unused(&limited(90), None, None));
+        let mut dirty = limited(10);
+        dirty.memory.file_dirty = Some(Bytes::mib(10));
+        assert!(!leaves_share_unused(&dirty, None, None));
+    }
+
+    #[test]
+    fn a_group_at_its_memory_max_leaves_a_larger_share_unused() {
+        let mut g = holding(2000, 99);
+        g.knobs.high = Some(Limit::Bytes(Bytes::mib(2100)));
+        let unused = |max_mib| {
+            let mut g = g.clone();
+            g.knobs.max = Some(Limit::Bytes(Bytes::mib(max_mib)));
+            leaves_share_unused(&g, g.ceiling(), None)
+        };
+        assert_eq!([2100, 2200].map(unused), [true, false]);
+    }
+
+    #[test]
+    fn without_a_limit_the_given_share_counts_and_without_a_share_nothing_is_known() {
+        let unused = |file_mib, share| leaves_share_unused(&holding(2000, file_mib), None, share);
+        let share = Some(Bytes::mib(100));
+        assert!(unused(10, share) && !unused(90, share));
+        assert!(!unused(10, None) && !unused(90, None));
+    }
+
+    #[test]
     fn a_blind_limit_makes_room_and_ends() {
         let mut g = holding(100, 10);
         g.knobs.high = Some(Limit::Bytes(Bytes::mib(50)));

@@ -266,6 +266,46 @@ fn while_memory_is_reserved_others_are_limited_at_their_share_and_afterwards_not
 }
 
 #[test]
+fn while_the_host_cannot_be_read_a_reservation_moves_no_limit() {
+    for mode in [Mode::Proportional, Mode::Justitia] {
+        let config = Config::in_mode(mode);
+        let mut snapshot = machine(20, &[(900, 20), (0, 0)]);
+        reserve_for(&mut snapshot, "/g2", 400);
+        let (state, plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+        crate::testing::apply(&mut snapshot, &plan);
+        assert!(snapshot.groups[0].knobs.high < Some(Limit::Max));
+        snapshot.host.high_watermark = None;
+        let (_, plan) = step(&state, &snapshot, &config, SECOND);
+        let moved = |write: &Write| write.knob == Knob::MemoryHigh;
+        assert!(!plan.writes.iter().any(moved), "{mode:?} {:?}", plan.writes);
+    }
+}
+
+#[test]
+fn an_operators_limit_that_comes_back_after_a_reservation_says_that_nothing_contends() {
+    for mode in [Mode::Proportional, Mode::Justitia] {
+        let config = Config::in_mode(mode);
+        let mut snapshot = machine(20, &[(900, 20), (0, 0)]);
+        let operators = Some(Limit::Bytes(Bytes::mib(960)));
+        let knobs = &mut snapshot.groups[0].knobs;
+        (knobs.high, knobs.operator.high) = (operators, operators);
+        reserve_for(&mut snapshot, "/g2", 400);
+        let (state, plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+        crate::testing::apply(&mut snapshot, &plan);
+        assert!(snapshot.groups[0].knobs.high < operators);
+        snapshot.reservations.clear();
+        let (_, plan) = step(&state, &snapshot, &config, SECOND);
+        let back = plan
+            .writes
+            .iter()
+            .find(|write| write.knob == Knob::MemoryHigh);
+        let back = back.expect("a write");
+        assert_eq!(Some(back.value), operators.map(Value::Limit));
+        assert_eq!(back.reason, Reason::NoContention, "{mode:?}");
+    }
+}
+
+#[test]
 fn a_reservation_for_a_pod_limits_no_container_of_it() {
     for path in ["/g2", "/g"] {
         let mut snapshot = machine(20, &[(900, 20), (0, 0)]);

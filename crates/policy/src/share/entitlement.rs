@@ -154,7 +154,7 @@ pub(crate) fn protections(host: &Host, members: &[Member], shares: &[Bytes]) -> 
 mod tests {
     use super::*;
     use crate::decision::Memo;
-    use crate::snapshot::Snapshot;
+    use crate::snapshot::{Memory, Snapshot};
     use crate::testing::{self, group};
 
     /// Protections where each group's share of memory is 100 MiB.
@@ -231,6 +231,10 @@ mod tests {
             group.knobs.operator.low = Some(Limit::Max);
         }
         assert_eq!(protections_of(&snapshot, &thresholds)[0], some);
+        let mut unmanaged = snapshot.clone();
+        unmanaged.groups[2].memory.current = Some(Bytes::mib(100));
+        unmanaged.groups[2].memory.file = Some(Bytes::mib(100));
+        assert_eq!(protections_of(&unmanaged, &thresholds)[0], some);
         for group in &mut snapshot.groups[1..] {
             group.knobs.low = Some(Limit::Bytes(Bytes::mib(300)));
             group.knobs.foreign.low = true;
@@ -243,30 +247,53 @@ mod tests {
         assert_eq!(protections_of(&snapshot, &thresholds)[0], Some(Bytes::ZERO));
     }
 
-    #[test]
-    fn an_ancestor_claims_what_its_children_use_and_no_more() {
-        let mut snapshot = testing::snapshot(1000, Vec::new());
+    /// Two managed groups, which hold 110 MiB, and use 60 MiB of what they are entitled to.
+    fn two_below_an_ancestor() -> (Snapshot, [Bytes; 3]) {
         let mut app = group(1, None, "/app");
         app.weight = None;
-        snapshot.groups = vec![
-            app,
-            group(2, Some(1), "/app/a"),
-            group(3, Some(1), "/app/b"),
-        ];
+        let children = [(2, "/app/a"), (3, "/app/b")].map(|(id, path)| group(id, Some(1), path));
+        let groups = [app].into_iter().chain(children).collect();
+        let mut snapshot = testing::snapshot(1000, groups);
         snapshot.groups[1].memory.current = Some(Bytes::mib(10));
         snapshot.groups[1].memory.file = Some(Bytes::mib(8));
         snapshot.groups[2].memory.current = Some(Bytes::mib(100));
         snapshot.groups[2].memory.file = Some(Bytes::mib(100));
-        let thresholds = [Bytes::ZERO, Bytes::mib(50), Bytes::mib(50)];
+        (snapshot, [Bytes::ZERO, Bytes::mib(50), Bytes::mib(50)])
+    }
+
+    #[test]
+    fn an_ancestor_claims_what_its_children_use_and_no_more() {
+        let (snapshot, thresholds) = two_below_an_ancestor();
         let low = protections_of(&snapshot, &thresholds);
-        assert_eq!(
-            low,
-            [
-                Some(Bytes::mib(60)),
-                Some(Bytes::mib(52)),
-                Some(Bytes::mib(50))
-            ]
-        );
+        assert_eq!(low, [60, 52, 50].map(|mib| Some(Bytes::mib(mib))));
+    }
+
+    #[test]
+    fn what_the_operator_protects_of_unmanaged_memory_is_added_to_what_managed_groups_claim() {
+        let (mut snapshot, thresholds) = two_below_an_ancestor();
+        snapshot.groups[0].memory.current = Some(Bytes::mib(200));
+        let low = |snapshot: &Snapshot, operators: Limit| {
+            let mut snapshot = snapshot.clone();
+            snapshot.groups[0].knobs.operator.low = Some(operators);
+            protections_of(&snapshot, &thresholds)[0]
+        };
+        let some = |mib| Limit::Bytes(Bytes::mib(mib));
+        assert_eq!(low(&snapshot, some(70)), Some(Bytes::mib(60 + 70)));
+        let no_more_than_they_hold = low(&snapshot, Limit::Max);
+        assert_eq!(no_more_than_they_hold, Some(Bytes::mib(60 + 90)));
+        // What the operator protects of a managed group is not the unmanaged groups'.
+        snapshot.groups[2].knobs.operator.low = Some(some(40));
+        assert_eq!(low(&snapshot, some(70)), Some(Bytes::mib(60 + 30)));
+    }
+
+    #[test]
+    fn a_group_without_a_memory_controller_leaves_the_value_of_its_parent_known() {
+        let (mut snapshot, thresholds) = two_below_an_ancestor();
+        let without = &mut snapshot.groups[1];
+        without.memory = Memory::default();
+        without.knobs.low = None;
+        let low = protections_of(&snapshot, &thresholds);
+        assert_eq!(low, [Some(Bytes::mib(50)), None, Some(Bytes::mib(50))]);
     }
 
     #[test]

@@ -96,7 +96,9 @@ pub(crate) fn proportions(members: &[Member], active: impl Fn(usize) -> bool) ->
 mod tests {
     use super::*;
     use crate::decision::Memo;
-
+    use crate::feedback::activity::Activity;
+    use crate::rates::Rates;
+    use crate::snapshot::{Group, Memory};
     use crate::testing::{self, group};
     use crate::units::Limit;
 
@@ -154,5 +156,57 @@ mod tests {
         assert_eq!(members[1].decision.entitlement, Bytes::mib(25));
         let shares = divide(Bytes::mib(1000), &members, all_demand);
         assert_eq!(shares[0], Bytes::mib(120));
+    }
+
+    /// The state of a group that moved nothing before it read the bytes in its counter, in one second.
+    fn woken(group: &Group) -> Memo {
+        let after = |activity: Activity, read: u64| {
+            let rates = Rates {
+                read_per_s: Some(read as f64),
+                written_per_s: Some(0.0),
+                stalled: Some(0.0),
+                ..Rates::default()
+            };
+            activity.after(&rates, 0.1, 1.0)
+        };
+        let read = group.traffic.read_bytes.unwrap_or_default();
+        Memo {
+            activity: after(after(Activity::default(), 0), read),
+            ..Memo::new(group)
+        }
+    }
+
+    #[test]
+    fn a_thousand_idle_groups_take_nothing_from_the_busy_and_one_that_wakes_has_room_to_grow() {
+        let mut busy = group(1, None, "/busy");
+        busy.memory.file = Some(Bytes::mib(900));
+        busy.memory.current = Some(Bytes::mib(900));
+        busy.traffic.read_bytes = Some(1 << 30);
+        let mut groups = vec![busy];
+        groups.extend((2..1002).map(|id| group(id, None, "/idle")));
+        let mut snapshot = testing::snapshot(1000, groups);
+        for wakes in [false, true] {
+            let read = if wakes { 1 << 20 } else { 0 };
+            snapshot.groups[1].traffic.read_bytes = Some(read);
+            let mut members = Member::all(&snapshot, woken);
+            let pool = measure(&mut members, &snapshot.host, Bytes::ZERO);
+            entitle(&mut members, pool, &[], true, None);
+            let room = Bytes::mib(if wakes { 8 } else { 0 });
+            let entitled = |i: usize| members[i].decision.entitlement;
+            assert_eq!(entitled(1), room, "{wakes}");
+            assert_eq!(Some(entitled(0) + room), pool.cache, "{wakes}");
+        }
+    }
+
+    #[test]
+    fn a_group_that_was_never_read_demands_nothing() {
+        let mut snapshot = testing::snapshot(1000, [1, 2].map(|id| group(id, None, "/g")).into());
+        snapshot.groups[0].memory.file = Some(Bytes::mib(900));
+        snapshot.groups[1].memory = Memory::default();
+        let mut members = Member::all(&snapshot, Memo::new);
+        let pool = measure(&mut members, &snapshot.host, Bytes::ZERO);
+        entitle(&mut members, pool, &[], true, None);
+        assert_eq!(members[1].memo.demand, Some(Bytes::ZERO));
+        assert_eq!(Some(members[0].decision.entitlement), pool.cache);
     }
 }

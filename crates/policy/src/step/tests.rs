@@ -409,6 +409,33 @@ fn a_gain_that_was_learned_with_another_weight_is_forgotten() {
 }
 
 #[test]
+fn a_heavy_trickle_moves_no_gain_of_light_writers_at_the_onset_of_contention() {
+    let config = Config::default();
+    let mut snapshot = contended();
+    for group in &mut snapshot.groups[1..4] {
+        group.weight = Some(Weight::DEFAULT);
+    }
+    let trickle = &mut snapshot.groups[4].memory;
+    trickle.current = Some(Bytes::mib(6));
+    trickle.file = Some(Bytes::mib(5));
+    trickle.file_dirty = Some(Bytes::ZERO);
+    let trickling = [10_000_000, 10_000_000, 10_000_000, 500_000];
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+    for onset in 0..10 {
+        for (bytes_per_s, stall_us) in [([0; 4], 0), (trickling, 900_000)] {
+            apply(&mut snapshot, &plan);
+            assert!(stall_us == 0 || nobody_is_limited(&snapshot), "{onset}");
+            pass_a_second(&mut snapshot, bytes_per_s, stall_us);
+            (state, plan) = step(&state, &snapshot, &config, SECOND);
+        }
+        let gains: Vec<f64> = plan.verdicts[..3].iter().map(|v| v.gain).collect();
+        let near = |gain: &f64| (0.95..1.05).contains(gain);
+        assert!(plan.verdicts.iter().all(|v| v.contending));
+        assert!(gains.iter().all(near), "{onset} {gains:?}");
+    }
+}
+
+#[test]
 fn groups_that_mix_reads_and_writes_are_limited_at_their_entitlement_whatever_they_get() {
     let mut snapshot = contended();
     let config = Config::default();

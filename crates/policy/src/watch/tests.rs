@@ -54,6 +54,15 @@ impl Bench {
         self.watch.note(&self.decided.clone());
     }
 
+    /// The same, with a group that is limited. `served`: a disk serves by weight.
+    fn limited_second(&mut self, served: bool) {
+        self.second();
+        let light = testing::of_groups(vec![group(1, None, "/limited")]);
+        let mut limited = Member::all(&light, Memo::new);
+        limited[0].decision.high = Some((Limit::Bytes(Bytes::ZERO), Reason::AtEntitlement));
+        self.watch.limits(&mut limited, served);
+    }
+
     fn look(&mut self, rates: &[f64]) {
         let snapshot = testing::snapshot(1000, self.groups.clone());
         let mut members = Member::all(&snapshot, Memo::new);
@@ -193,6 +202,37 @@ fn a_host_without_decisions_or_with_changing_groups_compares_nothing() {
         assert!(!restless.withdrawn());
     }
     assert!(idle.watch.findings().is_empty());
+}
+
+#[test]
+fn doubted_limits_stay_withdrawn_where_nothing_can_be_compared_and_return_when_it_can_be() {
+    for served in [false, true] {
+        let mut bench = Bench::new(&[(Watched::Limits, 0.0)], 0.02, 1);
+        // No disk serves by weight. Every five seconds a group comes and another goes.
+        let withdrawn = (0..4000).map(|second| {
+            if second % 5 == 0 {
+                bench.groups[3] = group(100 + second, None, "/new");
+            }
+            bench.limited_second(false);
+            bench.withdrawn()
+        });
+        let withdrawn: Vec<bool> = withdrawn.collect();
+        let away = withdrawn.split(|withdrawn| !withdrawn).map(<[bool]>::len);
+        let away: Vec<usize> = away.filter(|&seconds| seconds > 0).collect();
+        for (away, expected) in away.iter().zip([300, 600, 1200]) {
+            assert!(away.abs_diff(expected) <= 1, "{away} for {expected}");
+        }
+        assert!(
+            away.len() == 4 && away.iter().sum::<usize>() > 3900,
+            "{away:?}"
+        );
+        // The groups stay the same from now on, or a disk serves by weight.
+        bench.limited_second(served);
+        assert_eq!(bench.withdrawn(), !served);
+        (0..3600).for_each(|_| bench.limited_second(served));
+        let finding = bench.watch.findings()[0];
+        assert!(finding.comparisons > 0 && !bench.withdrawn(), "{finding:?}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::decision::Memo;
 use crate::rates::Rates;
-use crate::snapshot::{Group, GroupId};
+use crate::snapshot::{Group, GroupId, Memory};
 use crate::testing::{self, group};
 use crate::units::{Limit, Weight};
 use crate::worth::{Point, SLACK};
@@ -182,26 +182,83 @@ fn without_curves_as_after_a_restart_loans_stay_for_a_while() {
 }
 
 #[test]
-fn readers_below_a_limit_borrow_no_more_than_it_leaves_them() {
+fn a_loan_without_a_curve_ends_as_soon_as_a_newcomers_share_leaves_no_room_for_it() {
+    for (weight, stays) in [(1, true), (800, false)] {
+        let mut lab = Lab::default();
+        let mut groups = vec![
+            reader(1, 100, random(300, 480e6)),
+            reader(2, 100, random(700, 40e6)),
+        ];
+        lab.seconds(40, &groups);
+        let loans = lab.memos.clone();
+        for group in &mut groups {
+            group.worth = None;
+        }
+        groups.push(reader(3, weight, None));
+        let got = lab.seconds(1, &groups);
+        let share = TOTAL.scale(f64::from(weight) / f64::from(weight + 200));
+        assert!(got[2] + Bytes(1) >= share, "{got:?} {share}");
+        let rest = if stays { loans } else { vec![None; 2] };
+        assert_eq!(lab.memos[..2], rest);
+    }
+}
+
+/// Groups below a slice that the operator limits at `mib`, with the slice first.
+fn below_a_limit(mib: u64, readers: impl IntoIterator<Item = Group>) -> Vec<Group> {
     let mut slice = group(9, None, "/slice");
     slice.weight = None;
-    slice.memory.current = Some(Bytes::mib(200));
-    slice.memory.file = Some(Bytes::mib(200));
-    slice.knobs.max = Some(Limit::Bytes(Bytes::mib(200)));
-    let mut groups = vec![slice, reader(1, 100, scan())];
-    groups.extend([2, 3].map(|id| reader(id, 100, random(400, 480e6))));
-    groups.push(reader(4, 100, random(800, 40e6)));
-    for group in &mut groups[2..4] {
-        group.parent = Some(GroupId(9));
-    }
+    slice.memory.current = Some(Bytes::mib(mib));
+    slice.memory.file = Some(Bytes::mib(mib));
+    slice.knobs.max = Some(Limit::Bytes(Bytes::mib(mib)));
+    let below = |reader| Group {
+        parent: Some(GroupId(9)),
+        ..reader
+    };
+    let readers = readers.into_iter().map(below);
+    [slice].into_iter().chain(readers).collect()
+}
+
+#[test]
+fn readers_below_a_limit_borrow_no_more_than_it_leaves_them() {
+    let mut groups = below_a_limit(200, [1, 2].map(|id| reader(id, 100, random(400, 480e6))));
+    groups.extend([reader(3, 100, scan()), reader(4, 100, random(800, 40e6))]);
     let (mut lab, mut got) = (Lab::default(), Vec::new());
     for _ in 0..40 {
-        got = lab.second(&groups, |i| {
-            [0, 2, 3].contains(&i).then_some(Bytes::mib(200))
-        });
+        got = lab.second(&groups, |i| (i < 3).then_some(Bytes::mib(200)));
     }
-    assert!(mib(got[2] + got[3]) <= 200, "{got:?}");
+    assert!(mib(got[1] + got[2]) <= 200, "{got:?}");
     assert!(mib(got[4]) >= 600, "{got:?}");
+}
+
+#[test]
+fn readers_below_a_limit_borrow_what_others_below_it_lend() {
+    let both = [1, 2].map(|id| reader(id, 100, random(300, 480e6)));
+    for borrowers in [&both[..1], &both] {
+        let readers = [reader(3, 100, scan())]
+            .into_iter()
+            .chain(borrowers.to_vec());
+        let mut groups = below_a_limit(400, readers);
+        groups.push(reader(4, 100, None));
+        let mut lab = Lab::default();
+        for _ in 0..40 {
+            lab.second(&groups, |i| {
+                (i < groups.len() - 1).then_some(Bytes::mib(400))
+            });
+        }
+        let sizes: Vec<u64> = lab
+            .memos
+            .iter()
+            .flatten()
+            .map(|lent| mib(lent.size))
+            .collect();
+        assert!(sizes.iter().sum::<u64>() <= 400, "{sizes:?}");
+        // Of its share the scan keeps only the room for readahead.
+        let each = 300.min(360 / borrowers.len() as u64);
+        assert!(
+            sizes[0] <= 30 && sizes[1..].iter().all(|&size| size + 10 >= each),
+            "{sizes:?}"
+        );
+    }
 }
 
 #[test]
@@ -218,6 +275,15 @@ fn mapped_pages_are_needed_whatever_the_curve_of_reads() {
     let mut groups = [reader(1, 100, scan()), reader(2, 100, random(800, 40e6))];
     groups[0].memory.file_mapped = Some(Bytes::mib(100));
     assert!(settled(&groups)[0] >= Bytes::mib(100));
+}
+
+#[test]
+fn shared_memory_is_lent_around_however_much_of_it_is_mapped() {
+    let mut groups = [reader(1, 100, scan()), reader(2, 100, random(800, 40e6))];
+    let all = Bytes::mib(8192);
+    groups[0].memory.file_mapped = Some(Memory::mapped_file(all, Bytes::mib(450), all));
+    let got = settled(&groups);
+    assert!(mib(got[0]) <= 50 && mib(got[1]) >= 800, "{got:?}");
 }
 
 #[test]

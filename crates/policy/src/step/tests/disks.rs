@@ -13,15 +13,16 @@ fn cost_disk() -> BlockDevice {
     }
 }
 
+fn gains(state: &State) -> Vec<f64> {
+    let memos = state.groups.values().skip(1);
+    memos.map(|memo| memo.controller.gain()).collect()
+}
+
 #[test]
 fn the_feedback_starts_anew_when_io_cost_begins_to_serve_a_disk() {
     let config = Config::default();
     let mut snapshot = contended();
     let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
-    let gains = |state: &State| -> Vec<f64> {
-        let memos = state.groups.values().skip(1);
-        memos.map(|memo| memo.controller.gain()).collect()
-    };
     let mut pass = |snapshot: &mut Snapshot| {
         apply(snapshot, &plan);
         pass_a_second(snapshot, [10_000_000; 4], 900_000);
@@ -34,6 +35,41 @@ fn the_feedback_starts_anew_when_io_cost_begins_to_serve_a_disk() {
     snapshot.devices.push(cost_disk());
     assert_eq!(pass(&mut snapshot), [1.0; 4]);
     assert_ne!(pass(&mut snapshot), [1.0; 4], "it goes on from there");
+}
+
+#[test]
+fn gains_are_forgotten_when_io_cost_returns_from_a_withdrawal_and_not_after_a_suspension() {
+    let config = Config::default();
+    let mut snapshot = contended();
+    snapshot.devices = vec![cost_disk()];
+    let phase = |plan: &Plan| {
+        let mut findings = plan.watch.iter();
+        let finding = findings.find(|finding| finding.decision == Watched::IoCost);
+        finding.map(|finding| finding.phase)
+    };
+    let (mut state, mut plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
+    let (mut suspensions, mut withdrawals) = (0, 0);
+    for _ in 0..3600 {
+        apply(&mut snapshot, &plan);
+        // io.cost costs a third of the throughput.
+        let on = snapshot.devices[0].cost_qos.unwrap().enable;
+        let bytes = if on { 10_000_000 } else { 15_000_000 };
+        pass_a_second(&mut snapshot, [bytes; 4], 900_000);
+        let before = phase(&plan);
+        (state, plan) = step(&state, &snapshot, &config, SECOND);
+        if phase(&plan) == Some(Phase::InForce) {
+            let (suspended, withdrawn) = (Some(Phase::Suspended), Some(Phase::Withdrawn));
+            suspensions += usize::from(before == suspended);
+            withdrawals += usize::from(before == withdrawn);
+            let anew = gains(&state) == [1.0; 4];
+            assert!(before != suspended || !anew, "{:?}", plan.watch);
+            assert!(before != withdrawn || anew, "{:?}", plan.watch);
+        }
+    }
+    assert!(
+        suspensions > 3 && withdrawals > 0,
+        "{suspensions} {withdrawals}"
+    );
 }
 
 /// The plan after half a minute in which the watch has withdrawn limits. `ours`: the agent switched io.cost on first.
