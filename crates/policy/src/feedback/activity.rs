@@ -278,22 +278,22 @@ mod tests {
             while activity.claiming() {
                 activity.judge_claim(0.5, 1.0);
             }
-            let suspended = (0..).find(|_| {
+            let suspended = (1_usize..5000).find(|_| {
                 activity.judge_claim(0.5, 1.0);
                 activity.claiming()
             });
-            suspended.unwrap() + 1
+            suspended.expect("another claim")
         };
         for expected in [120, 240, 480, 960, 1920, 3600, 3600] {
-            let seconds: i32 = suspended_s(&mut activity);
-            assert!((seconds - expected).abs() <= 1, "{seconds} for {expected}");
+            let seconds = suspended_s(&mut activity);
+            assert!(seconds.abs_diff(expected) <= 1, "{seconds} for {expected}");
         }
         // The claim that stands now helps. The group then has all that it wants for so long that the average is new.
         for of_share in [0.7, 1.2, 0.5] {
             activity.judge_claim(of_share, 1000.0);
         }
         let seconds = suspended_s(&mut activity);
-        assert!((seconds - 120).abs() <= 1, "{seconds}");
+        assert!(seconds.abs_diff(120) <= 1, "{seconds}");
     }
 
     #[test]

@@ -241,16 +241,12 @@ fn readers_below_a_limit_borrow_what_others_below_it_lend() {
         groups.push(reader(4, 100, None));
         let mut lab = Lab::default();
         for _ in 0..40 {
-            lab.second(&groups, |i| {
-                (i < groups.len() - 1).then_some(Bytes::mib(400))
-            });
+            let outside = groups.len() - 1;
+            let demands = |i| if i == outside { 100 } else { 400 };
+            lab.second(&groups, |i| Some(Bytes::mib(demands(i))));
         }
-        let sizes: Vec<u64> = lab
-            .memos
-            .iter()
-            .flatten()
-            .map(|lent| mib(lent.size))
-            .collect();
+        let lent = lab.memos.iter().flatten();
+        let sizes: Vec<u64> = lent.map(|lent| mib(lent.size)).collect();
         assert!(sizes.iter().sum::<u64>() <= 400, "{sizes:?}");
         // Of its share the scan keeps only the room for readahead.
         let each = 300.min(360 / borrowers.len() as u64);
@@ -278,7 +274,7 @@ fn mapped_pages_are_needed_whatever_the_curve_of_reads() {
 }
 
 #[test]
-fn shared_memory_is_lent_around_however_much_of_it_is_mapped() {
+fn shared_memory_that_is_mapped_keeps_no_page_cache_from_being_lent() {
     let mut groups = [reader(1, 100, scan()), reader(2, 100, random(800, 40e6))];
     let all = Bytes::mib(8192);
     groups[0].memory.file_mapped = Some(Memory::mapped_file(all, Bytes::mib(450), all));
