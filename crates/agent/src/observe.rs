@@ -458,8 +458,9 @@ impl Observer {
                 if knobs {
                     observation.knobs_read.push(tracked.seen.id);
                 }
-                if managed && !self.calm && turn % STANDS == 0 {
-                    tracked.look_at_devices(&mut self.buffer);
+                let unknown = tracked.seen.devices.is_empty();
+                if managed && (unknown || !self.calm && turn % STANDS == 0) {
+                    tracked.look_at_devices(&*self.fs, &mut self.buffer);
                 }
                 true
             }

@@ -14,7 +14,8 @@
 //! 4. *Declared colors* of a quiet group that never declared one, and the container below a scope, are looked
 //!    for once in [`STANDS`] steps.
 //!
-//! 5. *Devices* that carry a group's traffic are looked at once in [`STANDS`] steps, while some group contends.
+//! 5. *Devices* that carry a group's traffic are looked at once in [`STANDS`] steps while some group contends, and in
+//!    each full read while none is known.
 //!
 //! A value stands only from one step's full read to the next step's.
 //! [`Ages`](justitia_policy::snapshot::Ages) says for how long it has stood, and the policy's rates count over

@@ -42,21 +42,27 @@ const SETS_UP: Duration = Duration::from_secs(10);
 /// Stall below this, microseconds per full read, is no activity.
 const QUIET_STALL_US: u64 = 1_000;
 
-/// What a block device carried before its group was first looked at counts up to this many bytes.
-const CARRIED_BEFORE: u64 = 16 << 20;
-/// Bytes that a device carried count half after each look.
+/// Bytes that one look at a group's devices adds at most, so that neither its past nor a burst outweighs the rest.
+const LOOKED: f64 = (1 << 20) as f64;
+/// The bytes of earlier looks count this part at each look.
 const FADES: f64 = 0.5;
-/// A device that carried less of late than this part of a group's bytes, and less than this many, is not one that it
-/// uses: code may come from elsewhere.
-const USED: (f64, f64) = (1.0 / 16.0, 4e6);
+/// A group uses a device that carries this part of its bytes, until that falls below the second part. Code and logs of a
+/// container often lie on another disk than its data.
+const USED: (f64, f64) = (1.0 / 16.0, 1.0 / 64.0);
+/// Bytes below stacked devices that do not appear on a disk, as a part of those that do: more are lost on the way down,
+/// as with dm-crypt and RAID 5, whose writes the kernel makes in a thread of its own.
+const LOST: f64 = 1.5;
+/// Stands for the disk of a group that moves nothing to or from block devices.
+const NO_DEVICE: u64 = 0;
 
 /// What one block device carried for a group.
 #[derive(Debug)]
 struct Carried {
     device: Device,
+    stacked: bool,
     /// Bytes in all.
     bytes: u64,
-    /// Bytes of late.
+    /// Bytes of late, of which each look adds at most [`LOOKED`].
     lately: f64,
 }
 
@@ -267,35 +273,61 @@ impl Tracked {
     }
 
     /// Looks at which devices carry its traffic. Without the io controller they stay unknown.
-    pub(crate) fn look_at_devices(&mut self, buffer: &mut Buffer) {
+    pub(crate) fn look_at_devices(&mut self, fs: &dyn CgroupFs, buffer: &mut Buffer) {
         let carried = &mut self.carried;
-        for seen in carried.iter_mut() {
-            seen.lately *= FADES;
-        }
-        // A device that cannot be read carries nothing more.
-        let _ = self.group.io_bytes(buffer, |device, now| {
+        let mut moved: Vec<(usize, f64)> = Vec::new();
+        let there = self.group.io_bytes(buffer, |device, now| {
             let bytes = now
                 .read
                 .unwrap_or(0)
                 .saturating_add(now.written.unwrap_or(0));
-            if let Some(seen) = carried.iter_mut().find(|seen| seen.device == device) {
-                seen.lately += bytes.saturating_sub(seen.bytes) as f64;
-                seen.bytes = bytes;
-            } else {
+            let known = carried.iter().position(|seen| seen.device == device);
+            let at = known.unwrap_or_else(|| {
                 carried.push(Carried {
                     device,
-                    bytes,
-                    lately: bytes.min(CARRIED_BEFORE) as f64,
+                    stacked: fs.stacked(device),
+                    bytes: 0,
+                    lately: 0.0,
                 });
-            }
+                carried.len() - 1
+            });
+            let before = std::mem::replace(&mut carried[at].bytes, bytes);
+            moved.push((at, bytes.saturating_sub(before) as f64));
         });
-        let all: f64 = carried.iter().map(|seen| seen.lately).sum();
-        let used = |seen: &&Carried| seen.lately >= (all * USED.0).clamp(1.0, USED.1);
-        self.seen.devices = carried
-            .iter()
-            .filter(used)
-            .map(|seen| number(seen.device))
-            .collect();
+        if !there.unwrap_or(false) {
+            return;
+        }
+        let all: f64 = moved.iter().map(|(_, bytes)| bytes).sum();
+        for seen in carried.iter_mut() {
+            seen.lately *= FADES;
+        }
+        for (at, bytes) in moved {
+            carried[at].lately += bytes * (LOOKED / all.max(LOOKED));
+        }
+        let sum = |stacked: bool| -> f64 {
+            let of = carried.iter().filter(|seen| seen.stacked == stacked);
+            of.map(|seen| seen.lately).sum()
+        };
+        let (disks, above) = (sum(false), sum(true));
+        if disks + above < 1.0 {
+            // It may have paused: the disks that it used before stay.
+            if self.seen.devices.is_empty() {
+                self.seen.devices.push(NO_DEVICE);
+            }
+            return;
+        }
+        let before = std::mem::take(&mut self.seen.devices);
+        if above > LOST * disks {
+            // Its disks are not known.
+            return;
+        }
+        let used = |seen: &&Carried| {
+            let known = before.contains(&number(seen.device));
+            let part = if known { USED.1 } else { USED.0 };
+            !seen.stacked && seen.lately >= disks * part
+        };
+        let used = carried.iter().filter(used);
+        self.seen.devices = used.map(|seen| number(seen.device)).collect();
     }
 
     /// True if a full read shows a significant change.
@@ -384,34 +416,79 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_group_uses_the_devices_that_carry_much_of_what_it_moves_of_late() {
+    const CODE: Device = Device { major: 8, minor: 0 };
+    const DATA: Device = Device {
+        major: 8,
+        minor: 16,
+    };
+
+    /// The devices that a group uses after it has moved these bytes in all, one look after the other.
+    fn devices(stacked: Option<Device>, moved: &[(u64, u64)]) -> Vec<Vec<u64>> {
         let (fake, mut tracked) = managed();
-        let [code, data] = [0, 16].map(|minor| Device { major: 8, minor });
+        if let Some(device) = stacked {
+            fake.set_stacked(device);
+        }
         let mut buffer = Buffer::new();
-        let mut after = |code_bytes: u64, data_bytes: u64| {
-            fake.update("/a", |group| {
-                group.io = [(code, (code_bytes, 0)), (data, (0, data_bytes))].into();
-            });
-            tracked.look_at_devices(&mut buffer);
+        let mut look = |&(code, data): &(u64, u64)| {
+            let io = [(CODE, (code, 0)), (DATA, (0, data))];
+            fake.update("/a", |group| group.io = io.into());
+            tracked.look_at_devices(&*fake, &mut buffer);
             tracked.seen.devices.clone()
         };
-        let both = [number(code), number(data)];
-        assert!(after(0, 0).is_empty());
-        assert_eq!(
-            after(1 << 20, 1 << 20),
-            both,
-            "at the start it loads its code"
-        );
-        for second in 2..10 {
-            after(1 << 20, second << 27);
-        }
-        assert_eq!(after(1 << 20, 10 << 27), both[1..]);
-        assert_eq!(after(100 << 20, 11 << 27), both, "it reads from both");
+        moved.iter().map(&mut look).collect()
+    }
+
+    #[test]
+    fn a_group_uses_the_devices_that_carry_much_of_what_it_moves_of_late() {
+        let moved = [
+            (0, 0),
+            (40, 0),
+            (40, 500),
+            (41, 900),
+            (41, 900),
+            (300, 990),
+            (310, 4000),
+        ];
+        let seen = devices(None, &moved.map(|(code, data)| (code << 20, data << 20)));
+        let [code, data] = [CODE, DATA].map(|device| vec![number(device)]);
+        let both = [code.clone(), data.clone()].concat();
+        assert_eq!(seen[0], [NO_DEVICE]);
+        assert_eq!(seen[1], code, "it loads its code");
+        assert_eq!(seen[2], both);
+        assert_eq!(seen[4], seen[3], "a pause changes nothing");
+        assert_eq!(seen[5], both, "it reads from both");
+        let work: Vec<(u64, u64)> = (1..10).map(|i| (40 << 20, i << 27)).collect();
+        assert_eq!(devices(None, &work).last(), Some(&data));
+    }
+
+    #[test]
+    fn a_disk_that_carries_little_joins_no_groups_and_leaves_them_late() {
+        let moved = |part: u64| (1..12).map(move |i| ((i << 30) / part, i << 30));
+        let data = vec![number(DATA)];
+        let little: Vec<_> = moved(32).collect();
+        assert_eq!(devices(None, &little).last(), Some(&data));
+        let first = [(1 << 30, 0)];
+        let after: Vec<_> = first
+            .into_iter()
+            .chain(moved(32).map(|(a, b)| (a + (1 << 30), b)))
+            .collect();
+        assert_eq!(devices(None, &after).last().map(Vec::len), Some(2));
+    }
+
+    #[test]
+    fn disks_below_a_device_whose_bytes_do_not_arrive_there_are_not_known() {
+        let moved = [(1 << 20, 0), (1 << 20, 90 << 20)];
+        assert!(devices(Some(DATA), &moved)[1].is_empty());
+        // A mapped disk shows the same bytes above and below.
+        let moved = [(1 << 20, 1 << 20), (90 << 20, 90 << 20)];
+        assert_eq!(devices(Some(DATA), &moved)[1], [number(CODE)]);
+    }
+
+    #[test]
+    fn without_the_io_controller_devices_are_not_known() {
+        let (fake, mut tracked) = managed();
         fake.inject("/a", "io.stat", Fault::Absent);
-        for _ in 0..40 {
-            tracked.look_at_devices(&mut buffer);
-        }
+        tracked.look_at_devices(&*fake, &mut Buffer::new());
         assert!(tracked.seen.devices.is_empty());
     }
 

@@ -11,7 +11,7 @@ use common::{host, numbers, on_its_own_clock, programs, report_of};
 
 const SCRIPT: &str = r#"
 # Bytes that each group wrote to any disk in 20 s, in the order of the groups.
-written() { cat $cgroups/app/$1/io.stat | grep -o 'wbytes=[0-9]*' | awk -F= '{ sum += $2 } END { printf "%d", sum }'; } # GROUP
+written() { cat $cgroups/app/$1/io.stat | grep -o 'wbytes=[0-9]*' | awk -F= '{ sum += $2 } END { printf "%.0f", sum }'; } # GROUP
 rates() { # NAME
     local group before after=()
     before=($(for group in alone heavy light; do written $group; echo; done))

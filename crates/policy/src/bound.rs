@@ -54,7 +54,7 @@ const LENT_OF_MEMORY: f64 = 1.0 / 64.0;
 /// The same as a part of what the tenant holds. The larger counts: a smaller step is not worth a write.
 const LENT_OF_HELD: f64 = 1.0 / 16.0;
 
-/// Longest time for which a tenant is lent at once, seconds: the next step may come much sooner than the last one did.
+/// A step lends a tenant at most what it would in this many seconds, however long the last one took.
 const LENT_S: f64 = 2.0;
 
 /// Room for a tenant's page cache above its share, as a part of the share.
@@ -220,7 +220,7 @@ fn bound(member: &mut Member, host: &Host, most: Bytes) {
         member.decision.high = member.decision.high.filter(|_| member.leaf);
         return;
     };
-    // Only while the group stands above its share does the bound not follow what it gains.
+    // While the group stands above its share, the bound does not follow what it gains.
     let before = member.memo.bound_other.filter(|_| held > most);
     let least_held = before.map_or(other, |before| before.min(other));
     member.memo.bound_other = (held > most).then_some(least_held);

@@ -39,7 +39,7 @@ pub(crate) struct Memo {
     pub was_capped: bool,
     /// Seconds for which it still counts as lacking memory.
     pub lacks_s: f64,
-    /// The least memory other than page cache that it held while it was bounded; `None`: it was not.
+    /// The least memory other than page cache that it held since it stood above its share; `None`: it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound_other: Option<Bytes>,
     pub working_set: WorkingSet,

@@ -4,13 +4,14 @@
 //!   objective orders them ([`crate::objective`]). The sum of their entitlements is divided among them by weight
 //!   times gain ([`crate::feedback::controller`]), and `memory.high` limits each at its part. A single contender
 //!   needs no order and gets no limit.
-//! - Only groups that use a disk together, or through others, are ordered against each other: what one does not get of
-//!   one disk is no use to a group on another.
+//! - Groups are ordered against each other only if they share a disk, directly or through a chain of groups: bandwidth
+//!   that a group does not get on one disk is no use to a group on another.
 //! - Other groups that mix reads with writes are limited at their entitlement, which the feedback does not
 //!   change. Other readers are not limited. All groups keep their protection.
 //! - Writers that the closed gate of the kernel module orders get no limit ([`crate::gate`]).
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::iter::successors;
 
 use crate::config::{Config, FeedbackConfig, Objective};
 use crate::decision::Member;
@@ -59,7 +60,7 @@ pub(crate) fn order(
         for set in &sets {
             limit_participants(members, set, gated);
         }
-        limit_mixed(members, sets.iter().map(|set| set.members.len()).sum());
+        limit_mixed(members);
     }
 }
 
@@ -67,43 +68,49 @@ pub(crate) fn order(
 struct Ordered {
     /// Indices in increasing order, at least two.
     members: Vec<usize>,
-    /// Of each member of the snapshot, its share of the participants' weight; 0 for others.
+    /// For each member of the snapshot, its share of this set's weight: 0 for a leaf outside of the set. An inner group
+    /// has the sum of its children.
     weights: Vec<f64>,
+}
+
+impl Ordered {
+    fn has(&self, member: usize) -> bool {
+        self.members.binary_search(&member).is_ok()
+    }
 }
 
 /// The groups that take part: contenders whose bandwidth a page share moves, and groups that claim. Empty if there is
 /// nothing to order.
 fn participants(members: &mut [Member], objective: Objective, elapsed_s: f64) -> Vec<Ordered> {
-    let candidates: Vec<usize> = (0..members.len())
+    let candidates: Vec<(usize, f64)> = (0..members.len())
         .filter(|&i| members[i].leaf && members[i].group.non_file().is_some())
         .filter(|&i| {
             // A blocked group moves no bytes either, but it stalls.
             let activity = &members[i].memo.activity;
             (!activity.idle || members[i].contends()) && objective.orders(activity.writer())
         })
-        .filter(|&i| members[i].memo.rates.bytes_per_s().is_some())
+        .filter_map(|i| Some((i, members[i].memo.rates.bytes_per_s()?)))
         .collect();
+    // A claim is one on CPUs, which groups on other disks hold too.
+    let shares = share::proportions(members, |i| {
+        candidates.binary_search_by_key(&i, |c| c.0).is_ok()
+    });
+    let total: f64 = candidates.iter().map(|c| c.1).sum();
+    for &(i, rate) in &candidates {
+        let of_share = rate / (total * shares[i]).max(1.0);
+        members[i].memo.activity.judge_claim(of_share, elapsed_s);
+    }
+    let takes_part = |i: &usize| members[*i].contends() || members[*i].memo.activity.claiming();
+    let take_part: Vec<usize> = candidates.iter().map(|c| c.0).filter(takes_part).collect();
     let mut ordered = Vec::new();
-    for set in on_one_disk(members, &candidates) {
-        let weights_of = |members: &[Member], set: &[usize]| {
-            share::proportions(members, |i| set.binary_search(&i).is_ok())
-        };
-        let rate = |member: &Member| member.memo.rates.bytes_per_s().unwrap_or_default();
-        let shares = weights_of(members, &set);
-        let total: f64 = set.iter().map(|&i| rate(&members[i])).sum();
-        for &i in &set {
-            let of_share = rate(&members[i]) / (total * shares[i]).max(1.0);
-            members[i].memo.activity.judge_claim(of_share, elapsed_s);
-        }
-        let takes_part = |i: &usize| members[*i].contends() || members[*i].memo.activity.claiming();
-        let part: Vec<usize> = set.into_iter().filter(takes_part).collect();
-        if part.len() >= 2 && part.iter().any(|&i| members[i].contends()) {
-            for &i in &part {
+    for set in on_one_disk(members, &take_part) {
+        if set.len() >= 2 && set.iter().any(|&i| members[i].contends()) {
+            for &i in &set {
                 members[i].decision.participant = true;
             }
-            let weights = weights_of(members, &part);
+            let weights = share::proportions(members, |i| set.binary_search(&i).is_ok());
             ordered.push(Ordered {
-                members: part,
+                members: set,
                 weights,
             });
         }
@@ -111,30 +118,37 @@ fn participants(members: &mut [Member], objective: Objective, elapsed_s: f64) ->
     ordered
 }
 
-/// Divides groups into sets that use a disk together, or through others. A contender whose disks are not known may
-/// use all. Indices in increasing order, before and after.
+/// Divides groups into sets: two groups are in one set if they share a disk, directly or through a chain of groups. A
+/// contender whose disks are not known may share them all. Indices in increasing order, before and after.
 pub(crate) fn on_one_disk(members: &[Member], groups: &[usize]) -> Vec<Vec<usize>> {
     let devices = |i: usize| &members[i].group.devices;
-    let unknown = |i: &&usize| devices(**i).is_empty() && members[**i].contends();
-    if groups.iter().any(|i| unknown(&i)) {
+    let unknown = |&i: &usize| devices(i).is_empty() && members[i].contends();
+    if groups.iter().any(unknown) {
         return vec![groups.to_vec()];
     }
-    let mut sets: Vec<(BTreeSet<u64>, Vec<usize>)> = Vec::new();
+    // The first disk of each group stands for the others.
+    let mut stands: BTreeMap<u64, u64> = BTreeMap::new();
+    let root = |stands: &BTreeMap<u64, u64>, device: u64| {
+        let above = |&device: &u64| stands.get(&device).copied();
+        successors(Some(device), above).last().unwrap_or(device)
+    };
     for &i in groups {
-        let mut joined: (BTreeSet<u64>, Vec<usize>) =
-            (devices(i).iter().copied().collect(), vec![i]);
-        sets.retain_mut(|(used, set)| {
-            let apart = used.is_disjoint(&joined.0);
-            if !apart {
-                joined.0.append(used);
-                joined.1.append(set);
+        for device in devices(i) {
+            let (one, first) = (root(&stands, *device), root(&stands, devices(i)[0]));
+            if one != first {
+                stands.insert(one, first);
             }
-            apart
-        });
-        joined.1.sort_unstable();
-        sets.push(joined);
+        }
     }
-    sets.into_iter().map(|(_, set)| set).collect()
+    let mut sets: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    let mut alone = Vec::new();
+    for &i in groups {
+        match devices(i).first() {
+            Some(&first) => sets.entry(root(&stands, first)).or_default().push(i),
+            None => alone.push(vec![i]),
+        }
+    }
+    sets.into_values().chain(alone).collect()
 }
 
 /// Forgets the gains if io.cost began to serve a disk: they made up for a disk that ignored weights.
@@ -162,16 +176,13 @@ fn move_gains(
 ) {
     let mut measured = Vec::new();
     let mut controllers = Vec::new();
-    for (member, &weight) in members.iter_mut().zip(&set.weights) {
+    for (i, member) in members.iter_mut().enumerate().filter(|(i, _)| set.has(*i)) {
         let (group, decision) = (member.group, &member.decision);
-        if weight <= 0.0 {
-            continue;
-        }
         // At the onset of contention no limit is in force yet.
         let share = decision.own() + limits::HEADROOM;
         let share = Some(share).filter(|_| carried.by_limits);
         measured.push(Measured {
-            weight,
+            weight: set.weights[i],
             rate: member.memo.rates.bytes_per_s().unwrap_or(0.0),
             // A group with a cap has declared that it does not need more.
             unused: member.memo.cap.is_some()
@@ -224,18 +235,11 @@ fn release(member: &mut Member, blind: bool, elapsed_s: f64) {
 /// group holds for others does not count: the limit leaves room for it above the share. The operator's limit on an
 /// ancestor bounds the sum of the shares below it.
 fn limit_participants(members: &mut [Member], set: &Ordered, gated: bool) {
-    let Ordered {
-        members: participants,
-        weights,
-    } = set;
-    let entitled: Bytes = participants
-        .iter()
-        .map(|&i| members[i].decision.own())
-        .sum();
+    let entitled: Bytes = set.members.iter().map(|&i| members[i].decision.own()).sum();
     let node = |(i, member): (usize, &Member)| {
         let Member { memo, decision, .. } = member;
-        let part = ((weights[i] * decision.gain * 1e9) as u64).max(1);
-        let part = (weights[i] > 0.0).then_some(part);
+        let part = ((set.weights[i] * decision.gain * 1e9) as u64).max(1);
+        let part = set.has(i).then_some(part);
         let most = decision.ceiling.into_iter().chain(memo.cap).min();
         Node {
             // Groups below an ancestor without a limit compete with all others.
@@ -253,7 +257,7 @@ fn limit_participants(members: &mut [Member], set: &Ordered, gated: bool) {
     };
     let nodes: Vec<Node> = members.iter().enumerate().map(node).collect();
     let shares = divide(entitled.scale(OVERCOMMIT), &nodes);
-    for &i in participants {
+    for &i in &set.members {
         let member = &mut members[i];
         let ordered = gated && member.memo.activity.writer();
         if member.contends() && !ordered {
@@ -265,14 +269,18 @@ fn limit_participants(members: &mut [Member], set: &Ordered, gated: bool) {
 /// Limits contenders at their entitlement if they mostly read but also write much. Dirty limits scale with
 /// `memory.high`, so without a limit the kernel serves all writers alike. The entitlements already lend what
 /// nobody demands, so no memory lies idle.
-fn limit_mixed(members: &mut [Member], participants: usize) {
+fn limit_mixed(members: &mut [Member]) {
     let mixes =
         |m: &Member| m.leaf && !m.decision.participant && m.contends() && m.memo.activity.mixes();
-    if members.iter().filter(|m| mixes(m)).count() + participants < 2 {
-        return;
-    }
-    for member in members.iter_mut().filter(|m| mixes(m)) {
-        limit(member, member.decision.own().scale(OVERCOMMIT));
+    let writes = |&i: &usize| members[i].decision.participant || mixes(&members[i]);
+    let all: Vec<usize> = (0..members.len()).filter(writes).collect();
+    for set in on_one_disk(members, &all) {
+        for &i in set.iter().filter(|_| set.len() >= 2) {
+            if mixes(&members[i]) {
+                let share = members[i].decision.own().scale(OVERCOMMIT);
+                limit(&mut members[i], share);
+            }
+        }
     }
 }
 

@@ -397,7 +397,8 @@ impl Watch {
         };
         let observed = Observed::of(members);
         let trial = self.trials.entry(comparison.decision).or_default();
-        let same = comparison.compares(&observed) && trial.in_force;
+        let other = !comparison.compares(&observed);
+        let same = !other && trial.in_force;
         if same && !comparison.go_on(&observed, elapsed_s) {
             self.comparison = Some(comparison);
             return;
@@ -406,8 +407,8 @@ impl Watch {
         self.between_s = BETWEEN_S;
         if let Some(ln_loss) = comparison.ln_loss().filter(|_| same) {
             trial.judge(ln_loss, max_loss);
-        } else if trial.comparisons == 0 && trial.withdrawals > 0 {
-            // Nothing can be compared here, so the doubt remains.
+        } else if other && trial.comparisons == 0 && trial.withdrawals > 0 {
+            // Nothing can be compared while groups come and go, so the doubt remains.
             trial.withdraw();
         }
     }

@@ -45,7 +45,7 @@ const CLAIM_FROM: f64 = 0.25;
 const WORTH_CLAIMING: f64 = 1.1;
 /// Seconds after which a claim is judged.
 const PATIENCE_S: f64 = 30.0;
-/// Seconds for which a claim without effect is suspended, and the longest time: each further one in turn doubles it.
+/// Seconds of the first suspension, and of the longest: each further claim in turn without effect doubles it.
 const SUSPENDED_S: (f64, f64) = (120.0, 3600.0);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]

@@ -189,8 +189,11 @@ pub(crate) fn limit_at_shares(need: &Need, members: &mut [Member], pool: Pool) {
     for member in members.iter_mut().filter(|m| m.leaf) {
         let threshold = member.decision.threshold();
         let near = |held: Bytes| held > threshold.scale(NEAR_SHARE);
-        let holds =
-            !need.owners.contains(&member.group.id) && member.group.memory.file.is_some_and(near);
+        // A group that rests takes nothing of what is reserved.
+        let asks = !member.memo.activity.rests() || member.contends();
+        let holds = asks
+            && !need.owners.contains(&member.group.id)
+            && member.group.memory.file.is_some_and(near);
         let limit = holds.then(|| member.limit_for(threshold)).flatten();
         let high = member.decision.high;
         if let Some(limit) = limit.filter(|limit| high.is_none_or(|(high, _)| *limit < high)) {

@@ -23,8 +23,8 @@
 //! Units: bytes, seconds. Properties, each held by a test:
 //! - *incentive*: no group's hit ratio is below that of its plain share or of its entitlement without
 //!   lending, whichever is less;
-//! - *unknown changes nothing*: a group without a curve gets no less than without lending, or than its noted loan
-//!   for a minute;
+//! - *unknown changes nothing*: a group without a curve gets no less than without lending. A noted loan
+//!   counts for a minute, unless others are entitled to it;
 //! - *conservation*: the sum of what is given is at most what there is, and below an operator's limit at most what
 //!   the limit allows;
 //! - *work-conserving*: no memory that a reader could use is left, except the margin that keeps loans steady;
@@ -152,19 +152,22 @@ pub(crate) fn lend(
     for reader in &readers {
         others[reader.member] = false;
     }
-    let theirs = |keeping: &[Option<Lent>]| -> Vec<(usize, Bytes)> {
-        let others = (0..others.len()).filter(|&i| others[i]);
-        let holds = |i: usize| keeping[i].map_or(today[i], |lent| lent.size);
-        others.map(|i| (i, holds(i))).collect()
-    };
+    let others: Vec<usize> = (0..members.len()).filter(|&i| others[i]).collect();
+    let size = |i: usize, kept: Option<Lent>| kept.map_or(today[i], |lent| lent.size);
     let needs = readers.iter().map(|reader| (reader.member, reader.need));
-    let held = theirs(&keeping).into_iter().chain(needs);
-    if !Left::of(members, total).take_all(held) {
-        // Others are entitled to what the kept loans hold.
-        keeping.fill(None);
+    let due = others
+        .iter()
+        .map(|&i| (i, size(i, keeping[i]).min(today[i])));
+    let mut left = Left::of(members, total);
+    left.take_all(due.chain(needs));
+    for &i in &others {
+        // A kept loan ends if others are entitled to what it holds.
+        let loan = size(i, keeping[i]) - today[i];
+        keeping[i] = keeping[i].filter(|_| loan <= left.for_member(i));
+        left.take(i, size(i, keeping[i]) - today[i]);
     }
     let mut left = Left::of(members, total);
-    left.take_all(theirs(&keeping));
+    left.take_all(others.iter().map(|&i| (i, size(i, keeping[i]))));
     let sizes = sizes(&readers, &left, settles_s);
     let mut floors = today.to_vec();
     for member in members.iter_mut() {

@@ -47,6 +47,17 @@ fn writers_on_two_disks_are_ordered_on_each_of_them() {
         [400_000_000, 200_000_000, 10_000_000, 20_000_000],
     );
     assert!(limits[0] < limits[1] && limits[2] > limits[3], "{limits:?}");
+    let of_ideal: Vec<f64> = plan
+        .verdicts
+        .iter()
+        .filter_map(|verdict| verdict.of_ideal)
+        .collect();
+    for (of_ideal, ideal) in of_ideal
+        .iter()
+        .zip([4.0 / 3.0, 2.0 / 3.0, 2.0 / 3.0, 4.0 / 3.0])
+    {
+        assert!((of_ideal - ideal).abs() < 0.01, "{of_ideal} of {ideal}");
+    }
     let gains = plan.verdicts.iter().map(|verdict| verdict.gain.ln());
     let gains: Vec<f64> = gains.collect();
     assert!((gains[0] + gains[1]).abs() < 0.5, "{gains:?}");
@@ -65,7 +76,7 @@ fn groups_that_share_a_disk_through_others_are_ordered_together() {
     }
     let members = Member::all(&snapshot, Memo::new);
     let sets = order::on_one_disk(&members, &[1, 2, 3, 4, 5]);
-    assert_eq!(sets, [vec![2], vec![1, 3, 4], vec![5]]);
+    assert_eq!(sets, [vec![1, 3, 4], vec![2], vec![5]]);
 }
 
 #[test]
