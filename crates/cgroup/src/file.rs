@@ -98,34 +98,6 @@ pub(crate) fn directory_id(path: &str, inode: u64) -> GroupId {
     }
 }
 
-/// The file of each knob, indexed by the knob's number.
-const BEHIND: [File; Knob::ALL.len()] = {
-    let mut files = [File::MemoryCurrent; Knob::ALL.len()];
-    let mut at = 0;
-    while at < files.len() {
-        files[at] = named(Knob::ALL[at].file_name());
-        at += 1;
-    }
-    files
-};
-
-/// The file with this name. An unknown name fails the build: every knob's file has a line in `files!`.
-const fn named(name: &str) -> File {
-    let mut at = 0;
-    while !is_same(File::ALL[at].name().as_bytes(), name.as_bytes()) {
-        at += 1;
-    }
-    File::ALL[at]
-}
-
-const fn is_same(a: &[u8], b: &[u8]) -> bool {
-    let mut at = 0;
-    while at < a.len() && at < b.len() && a[at] == b[at] {
-        at += 1;
-    }
-    at == a.len() && at == b.len()
-}
-
 impl File {
     /// The file with this name, if Justitia knows it.
     pub fn from_name(name: &str) -> Option<File> {
@@ -140,7 +112,16 @@ impl File {
 
     /// The file behind a knob.
     pub const fn of_knob(knob: Knob) -> File {
-        BEHIND[knob as usize]
+        match knob {
+            Knob::MemoryLow => File::MemoryLow,
+            Knob::MemoryHigh => File::MemoryHigh,
+            Knob::MemoryReclaim => File::MemoryReclaim,
+            Knob::IoWeight => File::IoWeight,
+            Knob::IoBfqWeight => File::IoBfqWeight,
+            Knob::BfqLowLatency => File::BfqLowLatency,
+            Knob::IoCostQos => File::IoCostQos,
+            Knob::IoCostModel => File::IoCostModel,
+        }
     }
 }
 
@@ -207,6 +188,13 @@ mod tests {
             assert_eq!(File::from_name(file.name()), Some(file));
         }
         assert_eq!(File::from_name("memory.oom.group"), None);
+    }
+
+    #[test]
+    fn a_knob_and_its_file_have_one_name() {
+        for &knob in Knob::ALL {
+            assert_eq!(File::of_knob(knob).name(), knob.file_name());
+        }
     }
 
     #[test]
