@@ -4,11 +4,12 @@
 //! is not. `Ok(None)` means that the group does not have the file. That is a fact too: without the memory
 //! controller a group's memory is its parent's.
 
-use justitia_cgroup::parse::host::{Descendants, DiskCounters};
+use justitia_cgroup::parse::host::Descendants;
 use justitia_cgroup::parse::memory::{MemInfo, MemoryStat};
 use justitia_cgroup::survey::{Disk, HostFacts, Known, Unread};
 use justitia_cgroup::{Device, File, MemoryEvents};
 use justitia_discover::Kind;
+use justitia_policy::cost::DiskCounters;
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::{Bytes, Limit, Weight};
 
@@ -46,7 +47,7 @@ pub struct Facts {
     /// True if groups have `memory.reclaim`; `None`: there is no group that could have it.
     pub reclaim: Option<bool>,
     /// Counters of the disks, first and second read.
-    pub disk_counters: [Known<Vec<DiskCounters>>; 2],
+    pub disk_counters: [Known<Vec<(Device, DiskCounters)>>; 2],
 }
 
 /// The limits and protections of a group.

@@ -8,8 +8,12 @@ use super::{number, words};
 
 /// `/sys/block/NAME/stat`: reads, merged, sectors, ms; the same for writes; in flight, ms busy.
 pub fn stat(text: &[u8]) -> Option<DiskCounters> {
+    counters(words(text))
+}
+
+/// The same from its words.
+pub(super) fn counters<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<DiskCounters> {
     let mut fields = [0; 10];
-    let mut words = words(text);
     for field in &mut fields {
         *field = number(words.next()?)?;
     }

@@ -4,8 +4,10 @@
 //!
 //! Units: bytes; sectors of these files are always 512 bytes.
 
+use justitia_policy::cost::DiskCounters;
+
 use super::mountinfo::unescape;
-use super::{io, keyed, lines, number, words};
+use super::{disk, io, keyed, lines, number, words};
 use crate::Device;
 
 /// Bytes of a sector in `/proc/diskstats` and `size`, whatever the disk's own are.
@@ -46,19 +48,8 @@ pub fn swaps(text: &[u8]) -> Vec<Swap> {
     lines(text).filter_map(swap).collect()
 }
 
-/// I/O counters of a disk since boot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DiskCounters {
-    /// The disk.
-    pub device: Device,
-    /// Bytes written.
-    pub written: u64,
-    /// Milliseconds in which it was busy.
-    pub busy_ms: u64,
-}
-
-/// Parses `/proc/diskstats`. A line that is too short is left out.
-pub fn diskstats(text: &[u8]) -> Vec<DiskCounters> {
+/// Parses `/proc/diskstats`: major, minor, name, then the disk's `stat`. A line that is too short is left out.
+pub fn diskstats(text: &[u8]) -> Vec<(Device, DiskCounters)> {
     let counters = |line| {
         let mut fields = words(line);
         let mut next = || fields.next().and_then(number);
@@ -66,16 +57,7 @@ pub fn diskstats(text: &[u8]) -> Vec<DiskCounters> {
             major: u32::try_from(next()?).ok()?,
             minor: u32::try_from(next()?).ok()?,
         };
-        // The name, then reads, merged, sectors read, ms; writes, merged, sectors written, ms; in
-        // flight, ms busy.
-        let mut fields = fields.skip(1).map(number);
-        let written = fields.nth(6)??.checked_mul(SECTOR)?;
-        let busy_ms = fields.nth(2)??;
-        Some(DiskCounters {
-            device,
-            written,
-            busy_ms,
-        })
+        Some((device, disk::counters(fields.skip(1))?))
     };
     lines(text).filter_map(counters).collect()
 }
@@ -177,10 +159,11 @@ mod tests {
     #[test]
     fn written_bytes_and_busy_time_come_from_their_own_columns() {
         let text = b"   8       0 sda 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n 8 1 sda1 1 2\n";
-        let counters = diskstats(text);
-        assert_eq!(counters.len(), 1);
-        assert_eq!(counters[0].device, SDA);
-        assert_eq!((counters[0].written, counters[0].busy_ms), (7 * 512, 10));
+        let [(device, counters)] = diskstats(text)[..] else {
+            panic!("not one disk");
+        };
+        assert_eq!(device, SDA);
+        assert_eq!((counters.write_bytes, counters.busy_ms), (7 * 512, 10));
     }
 
     #[test]

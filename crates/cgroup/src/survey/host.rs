@@ -1,9 +1,10 @@
 //! Reads the host's own files, once.
 
+use justitia_policy::cost::DiskCounters;
 use rustix::io::Errno;
 
 use super::{HostFiles, Known, Unread};
-use crate::parse::host::{diskstats, lru_gen, scheduler, swaps, DiskCounters, Scheduler, Swap};
+use crate::parse::host::{diskstats, lru_gen, scheduler, swaps, Scheduler, Swap};
 use crate::parse::memory::{meminfo, MemInfo};
 use crate::parse::mountinfo::{mounts, whole_cgroup2, FsMount};
 use crate::parse::{disk, io, psi, single};
@@ -102,7 +103,7 @@ impl HostFacts {
     }
 
     /// I/O counters of the disks since boot; read twice for a rate.
-    pub fn disk_counters(files: &dyn HostFiles) -> Known<Vec<DiskCounters>> {
+    pub fn disk_counters(files: &dyn HostFiles) -> Known<Vec<(Device, DiskCounters)>> {
         let mut reader = Reader {
             files,
             buffer: Buffer::new(),

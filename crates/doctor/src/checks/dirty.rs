@@ -46,11 +46,11 @@ fn measured(facts: &Facts, disk: &Disk) -> Option<f64> {
     let device = disk.device.clone().ok()?;
     let [first, second] = [0, 1].map(|look| {
         let disks = facts.disk_counters[look].as_ref().ok()?;
-        disks.iter().find(|disk| disk.device == device).copied()
+        disks.iter().find(|(of, _)| *of == device)
     });
-    let (first, second) = (first?, second?);
+    let ((_, first), (_, second)) = (first?, second?);
     let busy = second.busy_ms.saturating_sub(first.busy_ms) as f64 / 1000.0 / window;
-    let written = second.written.saturating_sub(first.written) as f64 / window;
+    let written = second.write_bytes.saturating_sub(first.write_bytes) as f64 / window;
     // A disk that is busy with reads does not show how fast it writes.
     (busy >= BUSY && written >= 1e6).then_some(written)
 }
