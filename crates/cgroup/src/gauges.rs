@@ -94,14 +94,19 @@ impl Group {
     pub fn gauges(&self, want: Want, buffer: &mut Buffer) -> Result<Gauges, Error> {
         let mut gauges = Gauges::default();
         if want.memory {
-            gauges.memory = self.memory(buffer)?;
+            let stat = |text: &[u8]| Some(parse::memory::stat(text).memory());
+            let memory = self.parsed(File::MemoryStat, buffer, stat)?;
+            gauges.memory = memory.unwrap_or_default();
+            gauges.memory.current = self.current(buffer)?;
             if want.swap {
                 let swap = self.parsed(File::MemorySwapCurrent, buffer, parse::single)?;
                 gauges.memory.swap = swap.map(Bytes);
             }
         }
         if want.pressure {
-            gauges.pressure = self.pressure(buffer)?;
+            let memory = self.stalls(File::MemoryPressure, buffer)?;
+            let io = self.stalls(File::IoPressure, buffer)?;
+            gauges.pressure = parse::psi::pressure(memory, io);
         }
         if want.cpu {
             gauges.pressure.cpu_some_us = self.stalls(File::CpuPressure, buffer)?.some_us;
@@ -130,25 +135,10 @@ impl Group {
         })
     }
 
-    fn memory(&self, buffer: &mut Buffer) -> Result<Memory, Error> {
-        let stat = |text: &[u8]| Some(parse::memory::stat(text).memory());
-        let memory = self.parsed(File::MemoryStat, buffer, stat)?;
-        Ok(Memory {
-            current: self.current(buffer)?,
-            ..memory.unwrap_or_default()
-        })
-    }
-
     /// The totals of a pressure file; unknown without it.
     fn stalls(&self, file: File, buffer: &mut Buffer) -> Result<Totals, Error> {
         let totals = self.parsed(file, buffer, |text| Some(parse::psi::totals(text)))?;
         Ok(totals.unwrap_or_default())
-    }
-
-    fn pressure(&self, buffer: &mut Buffer) -> Result<Pressure, Error> {
-        let memory = self.stalls(File::MemoryPressure, buffer)?;
-        let io = self.stalls(File::IoPressure, buffer)?;
-        Ok(parse::psi::pressure(memory, io))
     }
 
     fn knobs(&self, buffer: &mut Buffer) -> Result<Knobs, Error> {

@@ -12,12 +12,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{self, Mode, OFlags};
+use rustix::fs::{self, OFlags, CWD};
 use rustix::io::Errno;
 
 use super::budget::Budget;
 use super::cost::CostDirectory;
 use super::directory::{RealDirectory, Shared};
+use super::{open_at, DIRECTORY};
 use crate::file::{cost_name, cost_path, disk_path};
 use crate::parse::disk;
 use crate::{Buffer, Quirks};
@@ -63,8 +64,7 @@ impl Disks {
 
     /// The disks in a directory of block devices.
     pub(crate) fn below(path: &Path, budget: &Arc<Budget>) -> Disks {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = fs::open(path, flags, Mode::empty()).ok();
+        let root = open_at(CWD, path, DIRECTORY).ok();
         Disks::of(root, Arc::clone(budget))
     }
 
@@ -101,10 +101,7 @@ impl Disks {
     /// Opens the directory of a disk's scheduler, if that is BFQ.
     pub(crate) fn open(&self, name: &str) -> Result<RealDirectory, Errno> {
         let root = self.root_of(name)?;
-        if !matches!(
-            how(root, name, &mut Buffer::new())?,
-            Some(Served::ByBfq { .. })
-        ) {
+        if !served(root, name, &mut Buffer::new())?.by_bfq {
             return Err(Errno::NOENT);
         }
         let relative = format!("{name}/queue/iosched");
@@ -135,18 +132,14 @@ fn scan(root: &OwnedFd) -> Vec<Listed> {
     let mut buffer = Buffer::new();
     // Opened again, because a directory descriptor keeps its position.
     for name in entries(root, ".") {
-        let cost = match how(root, &name, &mut buffer) {
-            Ok(Some(Served::ByBfq { spins })) => {
-                paths.push(Listed {
-                    path: disk_path(&name),
-                    joined: false,
-                });
-                !spins
-            }
-            Ok(Some(Served::Otherwise)) => true,
-            Ok(None) | Err(_) => false,
-        };
-        if cost {
+        let served = served(root, &name, &mut buffer).unwrap_or_default();
+        if served.by_bfq {
+            paths.push(Listed {
+                path: disk_path(&name),
+                joined: false,
+            });
+        }
+        if served.by_cost {
             paths.push(Listed {
                 path: cost_path(&name),
                 joined: joins_writers(root, &name, DEEPEST),
@@ -172,8 +165,7 @@ fn joins_writers(root: &OwnedFd, name: &str, depth: u32) -> bool {
 fn writes_for_all(root: &OwnedFd, volume: &str) -> bool {
     let mut buffer = Buffer::new();
     let mut shows = |file: &str, what: fn(&[u8]) -> bool| {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let fd = fs::openat(root, format!("{volume}/{file}"), flags, Mode::empty());
+        let fd = open_at(root, format!("{volume}/{file}"), OFlags::RDONLY);
         fd.and_then(|fd| buffer.pread(fd, false)).is_ok() && what(buffer.bytes())
     };
     shows("dm/uuid", disk::is_crypt) || shows("md/level", disk::is_parity_raid)
@@ -181,39 +173,40 @@ fn writes_for_all(root: &OwnedFd, volume: &str) -> bool {
 
 /// The names in a directory below; none if there is no such directory.
 fn entries(root: &OwnedFd, path: &str) -> Vec<String> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let dir = fs::openat(root, path, flags, Mode::empty()).and_then(fs::Dir::new);
+    let dir = open_at(root, path, DIRECTORY).and_then(fs::Dir::new);
     let names = dir.into_iter().flatten().flatten();
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter(|name| !name.starts_with('.')).collect()
 }
 
-/// The scheduler of a disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Served {
-    /// `spins`: it is rotational. There BFQ divides the disk's time, which io.cost's model does not know.
-    ByBfq {
-        spins: bool,
-    },
-    Otherwise,
+/// What may serve a disk by weight.
+#[derive(Debug, Clone, Copy, Default)]
+struct Served {
+    by_bfq: bool,
+    by_cost: bool,
 }
 
-/// `None`: it has no request queue of its own (RAM, device mapper, RAID), or a file backs it.
-fn how(root: &OwnedFd, name: &str, buffer: &mut Buffer) -> Result<Option<Served>, Errno> {
+/// Neither serves a device that has no request queue of its own (RAM, device mapper, RAID), or that a file backs.
+fn served(root: &OwnedFd, name: &str, buffer: &mut Buffer) -> Result<Served, Errno> {
     let read = |file: &str, buffer: &mut Buffer| {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let path = format!("{name}/queue/{file}");
-        buffer.pread(fs::openat(root, path, flags, Mode::empty())?, false)
+        buffer.pread(open_at(root, path, OFlags::RDONLY)?, false)
     };
     read("scheduler", buffer)?;
     let mut words = buffer.bytes().split(u8::is_ascii_whitespace);
     if words.any(|word| word == ACTIVE) {
         let known = read("rotational", buffer).is_ok();
-        let spins = !known || buffer.bytes().starts_with(b"1");
-        return Ok(Some(Served::ByBfq { spins }));
+        return Ok(Served {
+            by_bfq: true,
+            // On a rotational disk BFQ divides the disk's time, which io.cost's model does not know.
+            by_cost: known && !buffer.bytes().starts_with(b"1"),
+        });
     }
     let shown = buffer.bytes().contains(&b'[');
-    Ok((shown && !name.starts_with("loop")).then_some(Served::Otherwise))
+    Ok(Served {
+        by_bfq: false,
+        by_cost: shown && !name.starts_with("loop"),
+    })
 }
 
 #[cfg(test)]

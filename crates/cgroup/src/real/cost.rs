@@ -8,10 +8,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use justitia_policy::snapshot::GroupId;
-use rustix::fs::{self, Access, AtFlags, Mode, OFlags};
+use rustix::fs::{self, Access, AtFlags, OFlags, CWD};
 use rustix::io::Errno;
 
 use super::directory::Shared;
+use super::{open_at, DIRECTORY};
 use crate::file::{cost_path, directory_id};
 use crate::parse::io::device;
 use crate::parse::lines;
@@ -42,25 +43,20 @@ impl CostDirectory {
         name: &str,
         shared: Arc<Shared>,
     ) -> Result<CostDirectory, Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = fs::openat(block, name, flags, Mode::empty())?;
+        let dir = open_at(block, name, DIRECTORY)?;
         let path = cost_path(name);
         let mut buffer = Buffer::new();
-        buffer.pread(open(&dir, "dev", OFlags::RDONLY)?, false)?;
+        buffer.pread(open_at(&dir, "dev", OFlags::RDONLY)?, false)?;
         let number = String::from_utf8_lossy(buffer.bytes().trim_ascii()).into_owned();
         Ok(CostDirectory {
             id: directory_id(&path, fs::fstat(&dir)?.st_ino),
             path,
             dir,
-            root: fs::openat(root, ".", flags, Mode::empty())?,
+            root: open_at(root, ".", DIRECTORY)?,
             number,
             shared,
         })
     }
-}
-
-fn open(dir: impl AsFd, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-    fs::openat(dir, name, flags | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// The rest of the line of this device. Others without counters may precede it there ([`crate::parse::io::stat`]).
@@ -97,18 +93,17 @@ impl Directory for CostDirectory {
         }
         match file {
             File::IoCostQos | File::IoCostModel | File::IoStat => {
-                buffer.pread(open(&self.root, file.name(), OFlags::RDONLY)?, true)?;
+                buffer.pread(open_at(&self.root, file.name(), OFlags::RDONLY)?, true)?;
                 // Without a line, io.cost was never configured for this disk.
                 let line = line_of(buffer.bytes(), &self.number).unwrap_or_default();
                 let line = line.to_vec();
                 buffer.refill().extend_from_slice(&line);
                 Ok(())
             }
-            File::DiskStat => buffer.pread(open(&self.dir, file.name(), OFlags::RDONLY)?, false),
+            File::DiskStat => buffer.pread(open_at(&self.dir, file.name(), OFlags::RDONLY)?, false),
             File::Udev => {
                 let path = format!("{UDEV}/b{}", self.number);
-                let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-                buffer.pread(fs::open(path, flags, Mode::empty())?, true)
+                buffer.pread(open_at(CWD, path, OFlags::RDONLY)?, true)
             }
             _ => Err(Errno::NOENT),
         }
@@ -118,7 +113,7 @@ impl Directory for CostDirectory {
         if !self.exists() {
             return Err(Errno::NODEV);
         }
-        let fd = open(&self.root, file.name(), OFlags::WRONLY)?;
+        let fd = open_at(&self.root, file.name(), OFlags::WRONLY)?;
         let line = [self.number.as_bytes(), b" ", text].concat();
         rustix::io::write(&fd, &line).map(|_| ())
     }

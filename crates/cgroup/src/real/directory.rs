@@ -9,10 +9,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use justitia_policy::snapshot::GroupId;
-use rustix::fs::{self, Access, AtFlags, Mode, OFlags, XattrFlags};
+use rustix::fs::{self, Access, AtFlags, OFlags, XattrFlags};
 use rustix::io::Errno;
 
 use super::budget::{Budget, Kept};
+use super::{open_at, DIRECTORY};
 use crate::file::directory_id;
 use crate::fs::LONGEST_ATTRIBUTE;
 use crate::{Buffer, Directory, File, Quirks, Watch, WatchKind};
@@ -62,8 +63,7 @@ impl RealDirectory {
         path: &str,
         shared: Arc<Shared>,
     ) -> Result<RealDirectory, Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let dir = fs::openat(root, relative, flags, Mode::empty())?;
+        let dir = open_at(root, relative, DIRECTORY | OFlags::NOFOLLOW)?;
         let id = directory_id(path, fs::fstat(&dir)?.st_ino);
         Ok(RealDirectory {
             id,
@@ -75,13 +75,7 @@ impl RealDirectory {
     }
 
     fn open_file(&self, file: File, flags: OFlags) -> Result<OwnedFd, Errno> {
-        fs::openat(
-            &self.dir,
-            file.name(),
-            flags | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .map_err(|errno| match errno {
+        open_at(&self.dir, file.name(), flags).map_err(|errno| match errno {
             Errno::NOENT if !self.exists() => Errno::NODEV,
             errno => errno,
         })

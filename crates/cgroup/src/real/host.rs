@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use justitia_policy::snapshot::Host;
 use justitia_policy::units::Bytes;
-use rustix::fs::{self, Mode, OFlags};
+use rustix::fs::{OFlags, CWD};
 use rustix::time::{clock_gettime, ClockId};
 
+use super::open_at;
 use crate::{parse, Buffer};
 
 const WATERMARKS_LAST: Duration = Duration::from_secs(10);
@@ -84,7 +85,7 @@ fn text<'a>(file: Option<&OwnedFd>, buffer: &'a mut Buffer) -> &'a [u8] {
 }
 
 fn open(path: &str) -> Option<OwnedFd> {
-    fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+    open_at(CWD, path, OFlags::RDONLY).ok()
 }
 
 /// True in the initial pid namespace.
@@ -100,6 +101,13 @@ pub fn sees_all_processes() -> bool {
 pub fn boot_id() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     id.map_or_else(|_| "unknown".to_owned(), |id| id.trim().to_owned())
+}
+
+/// Resident memory of this process (`/proc/self/statm`), file-backed pages included, bytes. `None`: cannot be read.
+pub fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
+    pages.checked_mul(rustix::param::page_size() as u64)
 }
 
 /// Time since this boot, suspends included.

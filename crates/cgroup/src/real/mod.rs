@@ -10,7 +10,6 @@ mod cost;
 mod directory;
 mod host;
 mod mount;
-mod own;
 mod own_group;
 mod process;
 mod processes;
@@ -18,19 +17,19 @@ mod processes;
 mod tests;
 
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use justitia_policy::snapshot::{GroupId, Host};
-use rustix::fs::{self, FileType, Mode, OFlags, RawDir};
+use rustix::fs::{self, FileType, Mode, OFlags, RawDir, CWD};
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 pub use btf::{has_btf, has_nohz_full, module_has};
-pub use host::{boot_id, now_boottime, sees_all_processes, HostMemory};
+pub use host::{boot_id, now_boottime, resident_bytes, sees_all_processes, HostMemory};
 pub use mount::{mount_of, Mount, MountOf};
-pub use own::resident_bytes;
 pub use own_group::OwnGroup;
 pub use processes::{OpenFile, Processes};
 
@@ -79,8 +78,7 @@ impl RealFs {
     }
 
     fn below(path: &Path, budget: Arc<Budget>) -> Result<RealFs, Error> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = fs::open(path, flags, Mode::empty())
+        let root = open_at(CWD, path, DIRECTORY)
             .map_err(|errno| Error::from_errno(&path.to_string_lossy(), "directory", errno))?;
         let kernfs = fs::fstatfs(&root).is_ok_and(|stat| stat.f_type == CGROUP2_SUPER_MAGIC);
         let sign = kernfs.then_some(File::CgroupProcs.name());
@@ -113,8 +111,7 @@ impl RealFs {
     /// claims are granted.
     pub fn claim(&self) -> Result<Option<Claim>, Error> {
         let file = File::MemoryReclaim;
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        let fd = match fs::openat(&self.root, file.name(), flags, Mode::empty()) {
+        let fd = match open_at(&self.root, file.name(), OFlags::WRONLY) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(Some(Claim(None))),
             Err(errno) => return Err(Error::from_errno("/", file.name(), errno)),
@@ -127,7 +124,6 @@ impl RealFs {
     }
 
     fn children_of(&self, path: &str, most: usize, out: &mut Vec<Child>) -> Result<(), Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         if self.shared.sign.is_some() {
             // A kernfs directory has 2 links and one for each child. The link count identifies a leaf, as
             // most groups are, without listing its seventy files.
@@ -136,7 +132,7 @@ impl RealFs {
                 return Ok(());
             }
         }
-        let dir = fs::openat(&self.root, relative(path), flags, Mode::empty())?;
+        let dir = open_at(&self.root, relative(path), DIRECTORY | OFlags::NOFOLLOW)?;
         let mut space = [MaybeUninit::uninit(); 8 << 10];
         let mut entries = RawDir::new(&dir, &mut space);
         let mut left = most;
@@ -163,6 +159,13 @@ impl RealFs {
         }
         Ok(())
     }
+}
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+
+/// Opens a file or a directory below another one, or at an absolute path.
+fn open_at(dir: impl AsFd, path: impl Arg, flags: OFlags) -> Result<OwnedFd, Errno> {
+    fs::openat(dir, path, flags | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// A path as `openat` wants it.
@@ -234,8 +237,8 @@ impl CgroupFs for RealFs {
     }
 
     fn watch_host_pressure(&self) -> Result<Watch, Errno> {
-        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let fd = fs::open("/proc/pressure/memory", flags, Mode::empty())?;
+        let flags = OFlags::RDWR | OFlags::NONBLOCK;
+        let fd = open_at(CWD, "/proc/pressure/memory", flags)?;
         match rustix::io::write(&fd, TRIGGER) {
             Err(Errno::INVAL | Errno::PERM) => rustix::io::write(&fd, TRIGGER_OF_USERS),
             armed => armed,

@@ -8,11 +8,11 @@
 
 use std::path::PathBuf;
 
-use rustix::fs::{self, AtFlags, Mode, OFlags};
+use rustix::fs::{self, AtFlags, OFlags};
 use rustix::io::Errno;
 
 use super::mount::read;
-use super::{relative, RealFs};
+use super::{open_at, relative, RealFs};
 use crate::parse::mountinfo::{cgroup2, mounts, FsMount};
 use crate::parse::proc::unified_group;
 use crate::{Error, File, MountError};
@@ -67,8 +67,7 @@ impl RealFs {
     pub fn join(&self, path: &str) -> Result<(), Error> {
         let file = File::CgroupProcs.name();
         let name = format!("{}/{file}", relative(path));
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        fs::openat(&self.root, name.as_str(), flags, Mode::empty())
+        open_at(&self.root, name, OFlags::WRONLY)
             .and_then(|procs| rustix::io::write(&procs, b"0"))
             .map(drop)
             .map_err(|errno| Error::from_errno(path, file, errno))

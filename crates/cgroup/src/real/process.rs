@@ -7,10 +7,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{self, Mode, OFlags};
+use rustix::fs::{OFlags, CWD};
 use rustix::io::Errno;
 
 use super::budget::{Budget, Kept};
+use super::open_at;
 use crate::parse::proc::{process_io, process_stat, ProcessIo, ProcessStat};
 use crate::{Buffer, Process};
 
@@ -87,12 +88,12 @@ fn keep(dir: &OwnedFd, budget: &Arc<Budget>) -> Result<Option<Kept>, Errno> {
 }
 
 fn open_directory(pid: u32) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    fs::open(format!("/proc/{pid}"), flags, Mode::empty()).map_err(ended)
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    open_at(CWD, format!("/proc/{pid}"), flags).map_err(ended)
 }
 
 fn open_file(dir: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
-    fs::openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(ended)
+    open_at(dir, name, OFlags::RDONLY).map_err(ended)
 }
 
 fn read_stat(dir: &OwnedFd, buffer: &mut Buffer) -> Result<ProcessStat, Errno> {
