@@ -17,32 +17,28 @@ use justitia_cgroup::ProcessIo;
 /// that was read before it waited.
 const STANDS: u8 = 2;
 
+fn each(a: ProcessIo, b: ProcessIo, of: fn(u64, u64) -> u64) -> ProcessIo {
+    ProcessIo {
+        rchar: of(a.rchar, b.rchar),
+        wchar: of(a.wchar, b.wchar),
+        syscr: of(a.syscr, b.syscr),
+        syscw: of(a.syscw, b.syscw),
+    }
+}
+
 /// `a - b`, never below zero.
 pub(crate) fn difference(a: ProcessIo, b: ProcessIo) -> ProcessIo {
-    ProcessIo {
-        rchar: a.rchar.saturating_sub(b.rchar),
-        wchar: a.wchar.saturating_sub(b.wchar),
-        syscr: a.syscr.saturating_sub(b.syscr),
-        syscw: a.syscw.saturating_sub(b.syscw),
-    }
+    each(a, b, u64::saturating_sub)
 }
 
 /// `a + b`.
 pub(crate) fn sum(a: ProcessIo, b: ProcessIo) -> ProcessIo {
-    ProcessIo {
-        rchar: a.rchar.saturating_add(b.rchar),
-        wchar: a.wchar.saturating_add(b.wchar),
-        syscr: a.syscr.saturating_add(b.syscr),
-        syscw: a.syscw.saturating_add(b.syscw),
-    }
+    each(a, b, u64::saturating_add)
 }
 
 /// True if `whole` may include `part`. Four counters at once rarely agree by chance.
 fn covers(whole: ProcessIo, part: ProcessIo) -> bool {
-    whole.rchar >= part.rchar
-        && whole.wchar >= part.wchar
-        && whole.syscr >= part.syscr
-        && whole.syscw >= part.syscw
+    difference(part, whole) == ProcessIo::default()
 }
 
 #[derive(Debug, Clone, Copy)]

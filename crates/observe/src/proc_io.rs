@@ -272,17 +272,13 @@ impl ProcIo {
                 }
             }
         }
-        self.end_all(ended);
-        self.processes
-            .retain(|_, tracked| tracked.lingers <= LINGER);
-    }
-
-    fn end_all(&mut self, mut pids: Vec<u32>) {
         // Children first: their debts are handed up when their parent ended, too.
-        pids.sort_unstable_by(|a, b| b.cmp(a));
-        for pid in pids {
+        ended.sort_unstable_by(|a, b| b.cmp(a));
+        for pid in ended {
             self.end(pid);
         }
+        self.processes
+            .retain(|_, tracked| tracked.lingers <= LINGER);
     }
 
     /// Forgets a process that ended. Its parent may now owe us its counters.

@@ -33,8 +33,6 @@ pub(crate) fn choose(coverage: &Coverage) -> Result<Choice, Error> {
         }
     }
     let there = |point: &&Point| coverage.answer(point.target) == Answer::Yes;
-    let fits =
-        |point: &&Point, tier| tier == Tier::Fentry || !matches!(point.kind, Kind::Function(_));
     let fentry = coverage.answer("fentry") == Answer::Yes
         && POINTS.iter().all(|point| !point.required || there(&point));
     let tier = if fentry {
@@ -44,7 +42,8 @@ pub(crate) fn choose(coverage: &Coverage) -> Result<Choice, Error> {
     };
     let points: Vec<&Point> = POINTS
         .iter()
-        .filter(|point| fits(point, tier) && there(point))
+        .filter(|point| tier == Tier::Fentry || !matches!(point.kind, Kind::Function(_)))
+        .filter(there)
         .filter(|point| {
             let cheaper = |name| tier == Tier::Fentry && coverage.answer(name) == Answer::Yes;
             !point.cheaper.is_some_and(cheaper)
@@ -55,17 +54,14 @@ pub(crate) fn choose(coverage: &Coverage) -> Result<Choice, Error> {
             "this kernel has none of the tracepoints that the observer uses".to_owned(),
         ));
     }
-    let programs = |points: &mut dyn Iterator<Item = &&'static Point>| {
+    let programs = |of: fn(Kind) -> bool| {
+        let points = points.iter().filter(|point| of(point.kind));
         points.flat_map(|point| point.programs).copied().collect()
     };
     Ok(Choice {
         tier,
-        programs: programs(&mut points.iter()),
-        in_modules: programs(
-            &mut points
-                .iter()
-                .filter(|point| matches!(point.kind, Kind::Function(Some(_)))),
-        ),
+        programs: programs(|_| true),
+        in_modules: programs(|kind| matches!(kind, Kind::Function(Some(_)))),
     })
 }
 

@@ -49,7 +49,7 @@ impl CounterMemory {
     pub(crate) fn set_sample(&self, slot: u32, sample: u64) {
         for record in self.records(slot).into_iter().flatten() {
             let at = record + offset_of!(types::counters, sample);
-            let word: &AtomicU64 = self.mapping.word(at);
+            let word = self.mapping.word::<AtomicU64>(at);
             word.store(sample, Ordering::Relaxed);
         }
     }
@@ -59,7 +59,9 @@ impl CounterMemory {
         let mut sum = [0u64; WORDS];
         for record in self.records(slot)? {
             for (at, sum) in sum.iter_mut().enumerate() {
-                let word: &AtomicU64 = self.mapping.word(record + at * size_of::<u64>());
+                let word = self
+                    .mapping
+                    .word::<AtomicU64>(record + at * size_of::<u64>());
                 *sum = sum.wrapping_add(word.load(Ordering::Relaxed));
             }
         }
@@ -89,8 +91,7 @@ impl ReadMemory {
     pub(crate) fn total(&self) -> u64 {
         let of_cpu = |cpu| {
             let at = cpu * size_of::<types::last>() + offset_of!(types::last, reads);
-            let reads: &AtomicU64 = self.mapping.word(at);
-            reads.load(Ordering::Relaxed)
+            self.mapping.word::<AtomicU64>(at).load(Ordering::Relaxed)
         };
         (0..self.records).map(of_cpu).sum()
     }
@@ -130,16 +131,20 @@ impl ReuseMemory {
 
     pub(crate) fn read(&self, group: u32) -> types::reuse {
         let record = group.min(self.groups - 1) as usize * size_of::<types::reuse>();
-        let clock: &AtomicU64 = self.reuses.word(record + offset_of!(types::reuse, clock));
-        let reads: &AtomicU64 = self.reuses.word(record + offset_of!(types::reuse, reads));
+        let total = |at: usize| {
+            self.reuses
+                .word::<AtomicU64>(record + at)
+                .load(Ordering::Relaxed)
+        };
         let word = |at: usize| {
-            let word: &AtomicU32 = self.reuses.word(record + at);
-            word.load(Ordering::Relaxed)
+            self.reuses
+                .word::<AtomicU32>(record + at)
+                .load(Ordering::Relaxed)
         };
         let bins = |at: usize| std::array::from_fn(|bin| word(at + bin * size_of::<u32>()));
         types::reuse {
-            clock: clock.load(Ordering::Relaxed),
-            reads: reads.load(Ordering::Relaxed),
+            clock: total(offset_of!(types::reuse, clock)),
+            reads: total(offset_of!(types::reuse, reads)),
             since: word(offset_of!(types::reuse, since)),
             by_reads: bins(offset_of!(types::reuse, by_reads)),
             by_writes: bins(offset_of!(types::reuse, by_writes)),
@@ -151,14 +156,16 @@ impl ReuseMemory {
     /// Records that observation of a group began after this tick.
     pub(crate) fn set_since(&self, group: u32, tick: u32) {
         let record = group.min(self.groups - 1) as usize * size_of::<types::reuse>();
-        let since: &AtomicU32 = self.reuses.word(record + offset_of!(types::reuse, since));
-        since.store(tick, Ordering::Relaxed);
+        let since = record + offset_of!(types::reuse, since);
+        self.reuses
+            .word::<AtomicU32>(since)
+            .store(tick, Ordering::Relaxed);
     }
 
     /// Calls `keep` for each page in the table, and frees the places for which it returns false.
     pub(crate) fn sweep(&self, mut keep: impl FnMut(Asked) -> bool) {
         for place in 0..self.places as usize {
-            let word: &AtomicU64 = self.asked_at.word(place * size_of::<u64>());
+            let word = self.asked_at.word::<AtomicU64>(place * size_of::<u64>());
             let seen = word.load(Ordering::Relaxed);
             let asked = Asked {
                 group: (seen >> 24 & 0xff) as u32,
@@ -183,31 +190,36 @@ impl ControlMemory {
 
     /// Makes the programs look into the map of watched cgroups again.
     pub(crate) fn next_generation(&self) {
-        let generation: &AtomicU32 = self.0.word(offset_of!(types::control, generation));
-        generation.fetch_add(1, Ordering::SeqCst);
+        self.0
+            .word::<AtomicU32>(offset_of!(types::control, generation))
+            .fetch_add(1, Ordering::SeqCst);
     }
 
     /// Bounds the next look at shared files: leaves of 64 pages of each file.
     pub(crate) fn set_leaves(&self, count: u32) {
-        let leaves: &AtomicU32 = self.0.word(offset_of!(types::control, leaves));
-        leaves.store(count, Ordering::Relaxed);
+        self.0
+            .word::<AtomicU32>(offset_of!(types::control, leaves))
+            .store(count, Ordering::Relaxed);
     }
 
     /// Counts threads that start later than this (ns of the monotonic clock) from their start.
     pub(crate) fn count_threads_since(&self, ns: u64) {
-        let since: &AtomicU64 = self.0.word(offset_of!(types::control, threads_since_ns));
-        since.store(ns, Ordering::Relaxed);
+        self.0
+            .word::<AtomicU64>(offset_of!(types::control, threads_since_ns))
+            .store(ns, Ordering::Relaxed);
     }
 
     /// Distrusts pages fetched ahead before this (ns of the monotonic clock): they may have been read unseen.
     pub(crate) fn trust_readahead_since(&self, ns: u64) {
-        let since: &AtomicU64 = self.0.word(offset_of!(types::control, readahead_since_ns));
-        since.store(ns, Ordering::Relaxed);
+        self.0
+            .word::<AtomicU64>(offset_of!(types::control, readahead_since_ns))
+            .store(ns, Ordering::Relaxed);
     }
 
     /// Events that were not counted, because a map was full or memory short.
     pub(crate) fn lost(&self) -> u64 {
-        let lost: &AtomicU64 = self.0.word(offset_of!(types::control, lost));
-        lost.load(Ordering::Relaxed)
+        self.0
+            .word::<AtomicU64>(offset_of!(types::control, lost))
+            .load(Ordering::Relaxed)
     }
 }

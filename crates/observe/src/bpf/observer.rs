@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::mem::offset_of;
 use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use justitia_cgroup::{Fs, GroupId};
@@ -25,8 +25,8 @@ use super::counters::Counters;
 use super::curves::{Curves, Then};
 use super::estimate::Estimator;
 use super::features::Coverage;
-use super::memory::{ControlMemory, CounterMemory, ReadMemory, ReuseMemory};
-use super::reads::{self, locked, Reads, Turn};
+use super::memory::{ControlMemory, CounterMemory, ReuseMemory};
+use super::reads::{self, Reads, Turn};
 use super::sharing::{Sharing, USUAL};
 use super::sizes::Sizes;
 use super::slots::Slots;
@@ -48,8 +48,6 @@ const HASHES: [&str; 6] = [
 ];
 /// The bytes that each thread had read, while reads are sampled.
 const THREADS: &str = "threads";
-/// The section in which reads of each CPU are counted.
-const LAST: &str = ".data.last";
 
 /// Counts traffic and page-cache use by BPF programs.
 pub struct Observer {
@@ -58,7 +56,6 @@ pub struct Observer {
     sharing: Option<Sharing>,
     /// `None` in the tier that does not count reads.
     reads: Option<Reads>,
-    curves: Option<Arc<Mutex<Curves>>>,
     memory: Arc<CounterMemory>,
     control: ControlMemory,
     object: Arc<Object>,
@@ -78,7 +75,7 @@ pub struct Observer {
 }
 
 /// A watched group.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Account {
     slot: u32,
     /// Counters of its slot when the group was added.
@@ -102,18 +99,6 @@ struct Beside {
 }
 
 impl Account {
-    fn new(slot: u32, base: types::counters) -> Account {
-        Account {
-            slot,
-            base,
-            last: None,
-            seen: base,
-            beside: Beside::default(),
-            estimator: Estimator::default(),
-            blind: false,
-        }
-    }
-
     /// Counters since the group was added, if its slot holds `now`.
     fn told(&self, now: &types::counters) -> Counters {
         let mut counters = Counters::since(now, &self.base);
@@ -181,33 +166,14 @@ impl Observer {
         let control = find(&object, CONTROL)?;
         let control = ControlMemory::map(control.as_fd()).map_err(Error::Memory)?;
         let page_bytes = rustix::param::page_size() as u64;
-        let mut curves = None;
         let reads = if choice.tier == Tier::Fentry {
             let (reuses, asked_at) = (find(&object, "reuses")?, find(&object, "asked_at")?);
             let (groups, places) = (sizes.reuses, sizes.asked_at);
             let ages = ReuseMemory::map(reuses.as_fd(), groups, asked_at.as_fd(), places);
             let most = total.unwrap_or(Bytes(u64::MAX));
             let ages = ages.map_err(Error::Memory)?;
-            let all = Curves::new(ages, Arc::clone(&memory), page_bytes, most);
-            let all = Arc::new(Mutex::new(all));
-            curves = Some(Arc::clone(&all));
-            let memory_of_reads = ReadMemory::map(find(&object, LAST)?.as_fd(), cpus);
-            let memory_of_reads = memory_of_reads.map_err(Error::Memory)?;
-            let chosen = |name: &&str| choice.programs.contains(name);
-            let looks = if [reads::LOOKS, reads::ENDS].iter().all(chosen) {
-                Some(attach_one(&object, reads::LOOKS)?)
-            } else {
-                None
-            };
-            let programs = reads::PROGRAMS.into_iter().filter(chosen).collect();
-            Some(Reads::start(
-                &object,
-                &memory,
-                memory_of_reads,
-                looks,
-                programs,
-                all,
-            )?)
+            let curves = Curves::new(ages, Arc::clone(&memory), page_bytes, most);
+            Some(Reads::start(&object, &memory, &choice, cpus, curves)?)
         } else {
             None
         };
@@ -218,7 +184,6 @@ impl Observer {
             links,
             sharing,
             reads,
-            curves,
             memory,
             control,
             sampled_at: Instant::now(),
@@ -314,7 +279,13 @@ impl Observer {
         for &(id, slot) in &changes.added {
             name_slot(slot, id.0);
             if let Some(base) = self.memory.read(slot) {
-                self.groups.insert(id, Account::new(slot, base));
+                let account = Account {
+                    slot,
+                    base,
+                    seen: base,
+                    ..Account::default()
+                };
+                self.groups.insert(id, account);
             }
         }
         self.waiting = self.groups.len() < self.listed.len();
@@ -341,9 +312,7 @@ impl Observer {
         let slots = || self.groups.iter().map(|(id, account)| (account.slot, *id));
         if let Some(reads) = &self.reads {
             reads.watch(slots());
-        }
-        if let Some(curves) = &self.curves {
-            locked(curves).watch(slots().map(|(slot, _)| slot));
+            reads.curves().watch(slots().map(|(slot, _)| slot));
         }
     }
 
@@ -455,8 +424,8 @@ impl TrafficSource for Observer {
         } else {
             self.hear_of_shared_files(Duration::ZERO);
         }
-        if let Some(curves) = self.curves.as_ref().filter(|_| !self.estimates()) {
-            let mut curves = locked(curves);
+        if let Some(reads) = self.reads.as_ref().filter(|_| !self.estimates()) {
+            let mut curves = reads.curves();
             if curves.is_due() {
                 curves.look(Then::GoOn);
             }
@@ -465,7 +434,7 @@ impl TrafficSource for Observer {
 
     fn worth(&self, group: GroupId) -> Option<Curve> {
         let slot = self.groups.get(&group)?.slot;
-        locked(self.curves.as_ref()?).curve(slot).cloned()
+        self.reads.as_ref()?.curves().curve(slot).cloned()
     }
 
     fn shared(&mut self) -> Option<Vec<SharedFile>> {
@@ -591,7 +560,7 @@ mod tests {
     #[test]
     fn a_group_that_joined_as_sampling_ended_is_known_once_each_read_is_counted() {
         let none = types::counters::default();
-        let mut account = Account::new(0, none);
+        let mut account = Account::default();
         account.estimate(&none, 1.0);
         assert!(account.blind, "no window saw it");
         account.counted();

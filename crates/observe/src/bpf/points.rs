@@ -45,25 +45,19 @@ impl Point {
         }
     }
 
-    const fn required(self) -> Point {
-        Point {
-            required: true,
-            ..self
-        }
+    const fn required(mut self) -> Point {
+        self.required = true;
+        self
     }
 
-    const fn unless(self, cheaper: &'static str) -> Point {
-        Point {
-            cheaper: Some(cheaper),
-            ..self
-        }
+    const fn unless(mut self, cheaper: &'static str) -> Point {
+        self.cheaper = Some(cheaper);
+        self
     }
 
-    const fn in_module(self, module: &'static str) -> Point {
-        Point {
-            kind: Kind::Function(Some(module)),
-            ..self
-        }
+    const fn in_module(mut self, module: &'static str) -> Point {
+        self.kind = Kind::Function(Some(module));
+        self
     }
 }
 

@@ -19,6 +19,7 @@ use std::env;
 use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,11 +30,12 @@ use justitia_cgroup::{has_nohz_full, sees_all_processes, GroupId};
 use libbpf_rs::{Link, Object};
 use rustix::time::{clock_gettime, ClockId};
 
+use super::choice::Choice;
 use super::curves::{Curves, Then};
 use super::estimate::Seen;
 use super::memory::{CounterMemory, ReadMemory};
 use super::sharing::run;
-use super::{attach_one, types, Error};
+use super::{attach_one, find, types, Error};
 
 /// Fraction of one CPU's time.
 const BUDGET: f64 = 0.008;
@@ -55,7 +57,9 @@ pub(super) const PROGRAMS: [&str; 2] = ["filemap_read", "filemap_splice_read"];
 /// Counts a thread's reads when it ends.
 pub(super) const ENDS: &str = "thread_ends";
 /// Counts the reads of all other threads.
-pub(super) const LOOKS: &str = "threads_read";
+const LOOKS: &str = "threads_read";
+/// The section in which reads of each CPU are counted.
+const LAST: &str = ".data.last";
 /// Assumed cost of the program per read, where it cannot be measured.
 const PRICE: Duration = Duration::from_nanos(400);
 /// No program behind a function of the kernel costs less than this.
@@ -80,7 +84,7 @@ struct Common {
     slots: Mutex<Vec<(u32, GroupId)>>,
     /// Counts of windows, by group, until the observer takes them.
     seen: Mutex<Vec<(GroupId, Seen)>>,
-    curves: Arc<Mutex<Curves>>,
+    curves: Mutex<Curves>,
     /// Length of the longer window for curves.
     stretch: Duration,
 }
@@ -121,30 +125,36 @@ pub(super) enum Turn {
     SampledLast,
 }
 
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Reads {
-    /// Attaches the programs. `looks`: the iterator over threads, where windows are possible.
+    /// Attaches the programs.
     pub(super) fn start(
         object: &Arc<Object>,
         counters: &Arc<CounterMemory>,
-        reads: ReadMemory,
-        looks: Option<Link>,
-        programs: Vec<&'static str>,
-        curves: Arc<Mutex<Curves>>,
+        choice: &Choice,
+        cpus: u32,
+        curves: Curves,
     ) -> Result<Reads, Error> {
+        let reads = ReadMemory::map(find(object, LAST)?.as_fd(), cpus).map_err(Error::Memory)?;
+        let chosen = |name: &&str| choice.programs.contains(name);
+        let looks = if [LOOKS, ENDS].iter().all(chosen) {
+            Some(attach_one(object, LOOKS)?)
+        } else {
+            None
+        };
         let mut common = Common {
             object: Arc::clone(object),
             counters: Arc::clone(counters),
             reads,
             looks: looks.filter(|_| !has_nohz_full() && sees_all_processes()),
-            programs,
+            programs: PROGRAMS.into_iter().filter(chosen).collect(),
             most_per_s: 0.0,
             slots: Mutex::default(),
             seen: Mutex::default(),
-            curves,
+            curves: Mutex::new(curves),
             stretch: STRETCH,
         };
         let bare = least_of_a_read();
@@ -165,6 +175,10 @@ impl Reads {
             mode: Mode::Always { links },
             last,
         })
+    }
+
+    pub(super) fn curves(&self) -> MutexGuard<'_, Curves> {
+        locked(&self.common.curves)
     }
 
     /// Rate of reads up to which each is counted. `None`: each is counted at any rate.
@@ -225,7 +239,7 @@ impl Reads {
                 self.mode = Mode::Always {
                     links: links.unwrap_or_default(),
                 };
-                locked(&self.common.curves).begin();
+                self.curves().begin();
                 Turn::SampledLast
             }
         }
