@@ -339,8 +339,8 @@ impl Observer {
         self.scans += 1;
         self.scanner.set_pods(Arc::clone(&self.pods));
         match self.scanner.rescan() {
-            Ok(changes) => {
-                if !changes.is_empty() || std::mem::take(&mut self.anew) {
+            Ok(changed) => {
+                if changed || std::mem::take(&mut self.anew) {
                     observation.change = self.retrack();
                 }
             }

@@ -65,23 +65,3 @@ pub struct Discovered {
     /// It lies below a directory that root delegated.
     pub delegated: bool,
 }
-
-/// The differences between two scans.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Changes {
-    pub added: Vec<GroupId>,
-    /// Groups that are gone, or no longer managed.
-    pub removed: Vec<GroupId>,
-    /// Groups whose weight, its source or their runtime's record of it changed.
-    pub reweighted: Vec<GroupId>,
-    /// Groups whose alias or pod names changed.
-    pub renamed: Vec<GroupId>,
-}
-
-impl Changes {
-    pub fn is_empty(&self) -> bool {
-        [&self.added, &self.removed, &self.reweighted, &self.renamed]
-            .iter()
-            .all(|groups| groups.is_empty())
-    }
-}

@@ -25,7 +25,7 @@ mod trusted;
 mod weight;
 
 pub use asked::Owners;
-pub use discovered::{Changes, DiscoverConfig, Discovered, Weighed};
+pub use discovered::{DiscoverConfig, Discovered, Weighed};
 pub use glob::{Glob, GlobError};
 pub use kind::Kind;
 pub use kubernetes::{KubernetesConfig, Pod, PodNames, Pods};

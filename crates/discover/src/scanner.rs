@@ -28,8 +28,8 @@ use crate::kubernetes::{self, Known};
 use crate::oci::{self, Record, Records};
 use crate::weight::{Priors, Standing};
 use crate::{
-    kind, weight, Changes, DiscoverConfig, Discovered, Glob, GlobError, Kind, KubernetesConfig,
-    PodNames, Pods, RuntimeDirs, Weighed,
+    kind, weight, DiscoverConfig, Discovered, Glob, GlobError, Kind, KubernetesConfig, PodNames,
+    Pods, RuntimeDirs, Weighed,
 };
 
 /// Directories that are looked at below one delegated directory, at most.
@@ -81,7 +81,8 @@ struct Top {
 struct Walk {
     /// Groups of the previous scan that were not met yet.
     known: HashMap<GroupId, Discovered>,
-    changes: Changes,
+    /// A group came, went, or has another name or weight, another source or record of its weight.
+    changed: bool,
     /// Paths below which nothing could be read.
     unread: Vec<String>,
     tops: Vec<Top>,
@@ -220,8 +221,9 @@ impl Scanner {
         self.pods = pods;
     }
 
-    /// Scans the tree again. A group that vanishes meanwhile is left out. An error concerns the root.
-    pub fn rescan(&mut self) -> Result<Changes, Error> {
+    /// Scans the tree again, and returns whether something changed. A group that vanishes meanwhile is left out. An
+    /// error concerns the root.
+    pub fn rescan(&mut self) -> Result<bool, Error> {
         self.problems.clear();
         self.records.refresh(&mut self.problems);
         let known = self.groups.drain(..).map(|group| (group.id, group));
@@ -230,12 +232,12 @@ impl Scanner {
             ..Walk::default()
         };
         let result = self.walk(&mut walk);
-        for (id, group) in std::mem::take(&mut walk.known) {
+        for group in std::mem::take(&mut walk.known).into_values() {
             // A place that was not read does not tell which groups are gone.
             if result.is_err() || walk.is_unread(&group.path) {
                 self.groups.push(group);
             } else {
-                walk.changes.removed.push(id);
+                walk.changed = true;
             }
         }
         self.groups.sort_by(|a, b| a.path.cmp(&b.path));
@@ -250,8 +252,7 @@ impl Scanner {
                 remedy: "fix the errors that are listed first".to_owned(),
             });
         }
-        walk.changes.removed.sort_unstable();
-        Ok(walk.changes)
+        Ok(walk.changed)
     }
 
     fn walk(&mut self, walk: &mut Walk) -> Result<(), Error> {
@@ -390,9 +391,7 @@ impl Scanner {
             });
             let (weight, source) = weighed.unwrap_or(before);
             let given = top || source != WeightSource::Default;
-            if before != (weight, source) || known.is_some() != given {
-                walk.changes.reweighted.push(group.id());
-            }
+            walk.changed |= before != (weight, source) || known.is_some() != given;
             if given {
                 self.weighed.push(Weighed {
                     path,
@@ -467,11 +466,11 @@ impl Scanner {
             walk.tops[top].groups += 1;
             if walk.tops[top].groups > MOST_GROUPS {
                 self.note_bound(walk, top, "groups to manage", MOST_GROUPS);
-                walk.changes.removed.extend(old.map(|old| old.id));
+                walk.changed |= old.is_some();
                 return;
             }
         }
-        let was_known = old.as_ref().map(|old| old.id);
+        let was_known = old.is_some();
         let met = match old {
             Some(old) => Ok(old),
             None => self.meet(&place.path, named),
@@ -493,9 +492,7 @@ impl Scanner {
         let alias = record
             .and_then(|record| record.name.clone())
             .or_else(|| names.as_ref().map(PodNames::alias));
-        if was_known.is_some() && (&entry.alias, &entry.pod) != (&alias, &names) {
-            walk.changes.renamed.push(entry.id);
-        }
+        walk.changed |= was_known && (&entry.alias, &entry.pod) != (&alias, &names);
         (entry.alias, entry.pod) = (alias, names);
         let recorded = record.and_then(|record| record.block_io);
         let before = (entry.weight, entry.source, entry.recorded);
@@ -507,26 +504,22 @@ impl Scanner {
         let of_group = |file| weight::of_group(&entry.group, standing, &self.weights, stated, file);
         match file.and_then(of_group) {
             Ok((weight, source)) => {
-                if was_known.is_some() && (weight, source, recorded) != before {
-                    walk.changes.reweighted.push(entry.id);
-                }
+                walk.changed |= (weight, source, recorded) != before;
                 entry.weight = weight;
                 entry.source = source;
             }
             Err(error) if error.is_gone() => {
-                walk.changes.removed.extend(was_known);
+                walk.changed |= was_known;
                 return;
             }
             Err(error) => {
                 self.tell(walk, place.top, Problem::of(&place.path, &error));
-                if was_known.is_none() {
+                if !was_known {
                     return;
                 }
             }
         }
-        if was_known.is_none() {
-            walk.changes.added.push(entry.id);
-        }
+        walk.changed |= !was_known;
         entry.delegated = inside.is_some();
         self.groups.push(entry);
     }

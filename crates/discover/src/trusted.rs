@@ -32,15 +32,6 @@ pub enum Author {
     User(u32),
 }
 
-impl Author {
-    fn longest(self) -> u64 {
-        match self {
-            Author::Root => LONGEST,
-            Author::User(_) => LONGEST_OF_USER,
-        }
-    }
-}
-
 /// The version of a file: inode, and seconds and nanoseconds of its last change.
 pub(crate) type Stamp = (u64, i64, u64);
 
@@ -167,15 +158,15 @@ impl Place {
     fn parse<T: for<'de> Deserialize<'de>>(&self, file: OwnedFd) -> Option<T> {
         let stat = fs::fstat(&file).ok()?;
         let regular = fs::FileType::from_raw_mode(stat.st_mode).is_file();
-        let owned = match self.author {
-            Author::Root => stat.st_uid == self.root,
-            Author::User(uid) => stat.st_uid == uid,
+        let (owner, longest) = match self.author {
+            Author::Root => (self.root, LONGEST),
+            Author::User(uid) => (uid, LONGEST_OF_USER),
         };
-        if !regular || !owned {
+        if !regular || stat.st_uid != owner {
             return None;
         }
         let left = self.left.get();
-        let longest = self.author.longest().min(left);
+        let longest = longest.min(left);
         let mut text = Vec::new();
         File::from(file)
             .take(longest + 1)

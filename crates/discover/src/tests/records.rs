@@ -178,15 +178,15 @@ fn the_kernels_files_count_once_before_we_write_to_them() {
         weights.collect()
     };
     assert_eq!(weights(&scanner), [400, 800]);
-    let ids = [0, 1].map(|i| scanner.groups()[i].id);
+    let runc = scanner.groups()[0].id;
     scanner.set_priors(Priors::from([(
-        (ids[0], Knob::IoBfqWeight),
+        (runc, Knob::IoBfqWeight),
         Value::Weight(400),
     )]));
     fs.foreign_write("/app/runc", "io.bfq.weight", "7");
-    assert!(scanner.rescan().unwrap().is_empty(), "an agent wrote 7");
+    assert!(!scanner.rescan().unwrap(), "an agent wrote 7");
     fs.foreign_write("/app/systemd", "io.weight", "default 55");
-    assert_eq!(scanner.rescan().unwrap().reweighted, [ids[1]]);
+    assert!(scanner.rescan().unwrap());
     assert_eq!(weights(&scanner), [400, 55]);
 }
 
@@ -219,8 +219,7 @@ fn a_running_machines_weight_by_virsh_blkiotune_counts_at_the_next_look() {
     let mut scanner = scanner(&fs, &[], RuntimeDirs::none());
     scanner.rescan().unwrap();
     fs.update(machine, |group| group.io_weight = Some(300));
-    let id = scanner.groups()[0].id;
-    assert_eq!(scanner.rescan().unwrap().reweighted, [id]);
+    assert!(scanner.rescan().unwrap());
     assert_eq!(scanner.groups()[0].weight, weight(300));
 }
 
