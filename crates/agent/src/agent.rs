@@ -2,12 +2,14 @@
 //!
 //! [`crate::pace`] decides when steps happen.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use justitia_cgroup::{Fs, WriterConfig};
+use justitia_discover::kubernetes::Nri;
 use justitia_discover::RuntimeDirs;
-use justitia_nri::Listener;
+use justitia_nri::{Listener, SOCKET};
 use justitia_observe::TrafficSource;
 use justitia_policy::config::Mode;
 use justitia_policy::plan::{Knob, Value};
@@ -486,7 +488,11 @@ impl Agent {
 
 /// Connects to the runtime that the settings name.
 pub(crate) fn listener(settings: &Settings, log: &Log, patience: Duration) -> Option<Listener> {
-    let (socket, required) = settings.kubernetes.nri.socket()?;
+    let (socket, required) = match &settings.kubernetes.nri {
+        Nri::Auto => (Path::new(SOCKET), false),
+        Nri::Off => return None,
+        Nri::At(socket) => (socket.as_path(), true),
+    };
     let listener = Listener::start(socket, required)
         .map_err(|error| {
             log.warn(format_args!(

@@ -59,7 +59,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use justitia_discover::DiscoverConfig;
+use justitia_discover::{DiscoverConfig, KubernetesConfig};
 use justitia_doctor::Silence;
 use justitia_policy::config::{
     ColorConfig, FeedbackConfig, GuardConfig, MemoplightConfig, Mode, Objective,
@@ -69,7 +69,6 @@ use serde::de::value::{Error as NameError, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::Deserialize;
 
-pub use kubernetes::{KubernetesSettings, Nri};
 pub use values::{
     parse_color, parse_interval, parse_size, parse_time, parse_weight, DiskSettings, GateSettings,
     IoCost, TlsFiles, GLOB_REMEDY, SIZE_REMEDY, WEIGHT_REMEDY,
@@ -139,7 +138,8 @@ pub struct Settings {
     /// Disks that BFQ does not schedule.
     pub disk: DiskSettings,
     /// Kubernetes pods.
-    pub kubernetes: KubernetesSettings,
+    #[serde(with = "kubernetes::Kubernetes")]
+    pub kubernetes: KubernetesConfig,
     /// Percent of all traffic that a kind of decision may cost; 0: not watched.
     #[serde(deserialize_with = "values::max_loss")]
     pub max_loss: f64,
@@ -195,7 +195,7 @@ impl Default for Settings {
             guard: policy.guard,
             gate: GateSettings::default(),
             disk: DiskSettings::default(),
-            kubernetes: KubernetesSettings::default(),
+            kubernetes: KubernetesConfig::default(),
             max_loss: policy.max_loss,
             color_ttl: crate::colors::TIME_TO_LIVE,
             color_period: Duration::from_secs_f64(policy.colors.period_s),
@@ -275,7 +275,7 @@ impl Settings {
             exclude: self.exclude.clone(),
             weights: self.weights.clone(),
             trust: self.trust.clone(),
-            kubernetes: self.kubernetes.discover(),
+            kubernetes: self.kubernetes.clone(),
         }
     }
 }

@@ -9,6 +9,7 @@
 //! The kubelet does not pass a pod's `PriorityClass` to the runtime, so it cannot count here.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
@@ -31,6 +32,8 @@ const MOST_WEIGHTS: usize = 64;
 /// The operator's settings for pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KubernetesConfig {
+    /// The runtime that reports pods ([`Scanner::set_pods`](crate::Scanner::set_pods)).
+    pub nri: Nri,
     /// The weight of a pod of QoS class `Guaranteed` that asks for none.
     pub guaranteed: Weight,
     /// The weight of a `Burstable` pod that asks for none.
@@ -41,10 +44,23 @@ pub struct KubernetesConfig {
     pub caps: BTreeMap<String, Weight>,
 }
 
+/// The socket where a runtime reports pods.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Nri {
+    /// At the usual socket, if somebody listens there.
+    #[default]
+    Auto,
+    /// Nowhere.
+    Off,
+    /// At this socket.
+    At(PathBuf),
+}
+
 impl Default for KubernetesConfig {
     fn default() -> KubernetesConfig {
         let weight = |value| Weight::new(value).expect("in range");
         KubernetesConfig {
+            nri: Nri::default(),
             guaranteed: weight(400),
             burstable: weight(200),
             best_effort: weight(50),
@@ -321,7 +337,7 @@ mod tests {
             (guaranteed, burstable, best_effort) in (any_weight(), any_weight(), any_weight()),
             caps in prop::collection::btree_map("[ab*]", any_weight(), 0..4),
         ) -> KubernetesConfig {
-            KubernetesConfig { guaranteed, burstable, best_effort, caps }
+            KubernetesConfig { nri: Nri::Auto, guaranteed, burstable, best_effort, caps }
         }
     }
 

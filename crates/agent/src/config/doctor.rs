@@ -26,7 +26,7 @@ pub(super) const EXAMPLE: &str =
     "write silence = [{ check = \"swap-none\", group = \"/batch/*\", reason = \"why\" }]";
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Silence", deny_unknown_fields)]
 struct Entry {
     #[serde(deserialize_with = "check")]
     check: String,
@@ -41,15 +41,12 @@ pub(super) fn silences<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Silence
     #[serde(deny_unknown_fields)]
     struct Section {
         #[serde(default)]
-        silence: Vec<Entry>,
+        silence: Vec<Accepted>,
     }
+    #[derive(Deserialize)]
+    struct Accepted(#[serde(with = "Entry")] Silence);
     let entries = Section::deserialize(from)?.silence.into_iter();
-    let silences = entries.map(|entry| Silence {
-        check: entry.check,
-        group: entry.group,
-        reason: entry.reason,
-    });
-    Ok(silences.collect())
+    Ok(entries.map(|Accepted(silence)| silence).collect())
 }
 
 fn check<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {

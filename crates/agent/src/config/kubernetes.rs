@@ -1,86 +1,30 @@
 //! `[kubernetes]`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
-use justitia_discover::kubernetes::{KubernetesConfig, EVERY_NAMESPACE};
+use justitia_discover::kubernetes::{KubernetesConfig, Nri, EVERY_NAMESPACE};
 use justitia_policy::units::Weight;
 use serde::{Deserialize, Deserializer};
 
 use super::values::{self, Said};
 
-/// The operator's settings of Kubernetes pods.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct KubernetesSettings {
-    /// The runtime that reports pods.
+#[derive(Deserialize)]
+#[serde(
+    remote = "KubernetesConfig",
+    default = "KubernetesConfig::default",
+    deny_unknown_fields
+)]
+pub(super) struct Kubernetes {
     #[serde(deserialize_with = "nri")]
-    pub nri: Nri,
-    /// The weight of a pod of this QoS class that asks for none.
+    nri: Nri,
     #[serde(deserialize_with = "values::weight")]
-    pub guaranteed: Weight,
-    /// The same for this class.
+    guaranteed: Weight,
     #[serde(deserialize_with = "values::weight")]
-    pub burstable: Weight,
-    /// The same for this class.
+    burstable: Weight,
     #[serde(deserialize_with = "values::weight")]
-    pub best_effort: Weight,
-    /// The highest weight of a pod by namespace, `*` for the others.
+    best_effort: Weight,
     #[serde(deserialize_with = "caps")]
-    pub caps: BTreeMap<String, Weight>,
-}
-
-/// The socket where a runtime reports pods.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Nri {
-    /// At the usual socket, if somebody listens there.
-    #[default]
-    Auto,
-    /// Nowhere.
-    Off,
-    /// At this socket.
-    At(PathBuf),
-}
-
-impl Nri {
-    /// The socket, and whether a missing listener is a problem.
-    pub fn socket(&self) -> Option<(&Path, bool)> {
-        match self {
-            Nri::Auto => Some((Path::new(justitia_nri::SOCKET), false)),
-            Nri::Off => None,
-            Nri::At(socket) => Some((socket, true)),
-        }
-    }
-}
-
-impl Default for KubernetesSettings {
-    fn default() -> KubernetesSettings {
-        let KubernetesConfig {
-            guaranteed,
-            burstable,
-            best_effort,
-            caps,
-        } = KubernetesConfig::default();
-        KubernetesSettings {
-            nri: Nri::default(),
-            guaranteed,
-            burstable,
-            best_effort,
-            caps,
-        }
-    }
-}
-
-impl KubernetesSettings {
-    /// The part that discovery uses.
-    pub fn discover(&self) -> KubernetesConfig {
-        KubernetesConfig {
-            guaranteed: self.guaranteed,
-            burstable: self.burstable,
-            best_effort: self.best_effort,
-            caps: self.caps.clone(),
-        }
-    }
+    caps: BTreeMap<String, Weight>,
 }
 
 fn nri<'de, D: Deserializer<'de>>(from: D) -> Result<Nri, D::Error> {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::error::Exit;
 use justitia_cgroup::gate::Order;
+use justitia_discover::kubernetes::Nri;
 use justitia_policy::config::MemoplightConfig;
 
 fn parse(text: &str) -> Result<Settings> {
@@ -400,10 +401,15 @@ fn pods_have_weights_by_class_and_caps_by_namespace_and_the_section_is_checked()
                 [kubernetes.caps]\nshop = 800\n'*' = 200\n";
     let kubernetes = parse(text).unwrap().kubernetes;
     assert_eq!(kubernetes.nri, Nri::At("/run/k3s/nri.sock".into()));
-    let of_pods = kubernetes.discover();
-    let weights = [of_pods.guaranteed, of_pods.burstable, of_pods.best_effort];
+    let KubernetesConfig {
+        guaranteed,
+        burstable,
+        best_effort,
+        ..
+    } = kubernetes;
+    let weights = [guaranteed, burstable, best_effort];
     assert_eq!(weights.map(Weight::get), [400, 300, 50]);
-    let caps = of_pods.caps.iter();
+    let caps = kubernetes.caps.iter();
     let caps: Vec<_> = caps.map(|(name, cap)| (name.as_str(), cap.get())).collect();
     assert_eq!(caps, [("*", 200), ("shop", 800)]);
     for (text, cause) in [
