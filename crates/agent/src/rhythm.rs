@@ -3,7 +3,7 @@
 //! Most of a step's cost is the kernel's: it formats `memory.stat` in 65 to 80 thousand instructions, and a
 //! pressure file in 10 thousand. The rules:
 //!
-//! 1. *Quiet groups* are probed, and read in full the more seldom, the longer they were quiet ([`RHYTHMS`]).
+//! 1. *Quiet groups* are probed, and read in full the more seldom, the longer they were quiet ([`rhythm`]).
 //!    Between two full reads their values stand.
 //! 2. *Memory and `cpu.pressure`* of a busy group stand for less than [`STANDS`] steps while no group contended
 //!    in the last step. Claims are the reason: a claim is one on memory that groups which contend hold. The
@@ -28,37 +28,11 @@ use justitia_policy::units::{Bytes, Limit};
 /// Intervals at which a group is probed and read in full, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rhythm {
-    /// Quiet for at least this many ticks.
-    after: u64,
     /// The two short reads that tell whether it is active.
     pub(crate) probe: u64,
     /// Everything.
     pub(crate) full: u64,
 }
-
-/// The longer a group was quiet, the less often it is read.
-const RHYTHMS: [Rhythm; 4] = [
-    Rhythm {
-        after: 128,
-        probe: 4,
-        full: 32,
-    },
-    Rhythm {
-        after: 32,
-        probe: 2,
-        full: 16,
-    },
-    Rhythm {
-        after: 4,
-        probe: 1,
-        full: 8,
-    },
-    Rhythm {
-        after: 0,
-        probe: 1,
-        full: 1,
-    },
-];
 
 /// A group with at least this many ticks between full reads does not hold its files open in between:
 /// descriptors are few, and busy groups need theirs in each tick.
@@ -66,10 +40,15 @@ pub(crate) const SELDOM: u64 = 16;
 /// A value of a busy group is read once in this many ticks, even if nothing says that it changed.
 pub(crate) const STANDS: u64 = 4;
 
-/// The rhythm of a group that was quiet for this many ticks.
+/// The rhythm of a group that was quiet for this many ticks. The longer it was, the less often it is read.
 pub(crate) fn rhythm(quiet_for: u64) -> Rhythm {
-    let fits = RHYTHMS.iter().find(|rhythm| quiet_for >= rhythm.after);
-    *fits.unwrap_or(&RHYTHMS[RHYTHMS.len() - 1])
+    let (probe, full) = match quiet_for {
+        0..4 => (1, 1),
+        4..32 => (1, 8),
+        32..128 => (2, 16),
+        128.. => (4, 32),
+    };
+    Rhythm { probe, full }
 }
 
 /// True if the memory of a busy group may stand, as far as its pressure in the last step and now and its
@@ -90,10 +69,10 @@ mod tests {
 
     #[test]
     fn rhythms_are_whole_turns_and_the_quietest_is_seen_within_four_ticks() {
-        for rhythm in RHYTHMS {
-            assert_eq!(rhythm.full % rhythm.probe, 0, "{rhythm:?}");
-            assert!(rhythm.probe <= 4, "{rhythm:?}");
+        for quiet_for in 0..1000 {
+            let Rhythm { probe, full } = rhythm(quiet_for);
+            assert_eq!(full % probe, 0, "{quiet_for}");
+            assert!(probe <= 4, "{quiet_for}");
         }
-        assert_eq!(RHYTHMS[RHYTHMS.len() - 1].after, 0);
     }
 }
