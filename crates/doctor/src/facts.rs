@@ -50,16 +50,6 @@ pub struct Facts {
     pub disk_counters: [Known<Vec<(Device, DiskCounters)>>; 2],
 }
 
-/// The limits and protections of a group.
-#[derive(Debug, Clone)]
-pub struct Knobs {
-    pub min: Known<Option<Limit>>,
-    pub low: Known<Option<Limit>>,
-    pub high: Known<Option<Limit>>,
-    pub max: Known<Option<Limit>>,
-    pub swap_max: Known<Option<Limit>>,
-}
-
 #[derive(Debug, Clone)]
 pub struct GroupFacts {
     /// Relative to the mount, `/` for the root.
@@ -74,7 +64,12 @@ pub struct GroupFacts {
     pub managed: Known<bool>,
     /// A threaded group has no memory of its own.
     pub threaded: Known<bool>,
-    pub knobs: Knobs,
+    /// `memory.min`, and so on: the root has no limits and no protections.
+    pub min: Known<Option<Limit>>,
+    pub low: Known<Option<Limit>>,
+    pub high: Known<Option<Limit>>,
+    pub max: Known<Option<Limit>>,
+    pub swap_max: Known<Option<Limit>>,
     /// `memory.current`; the root has none.
     pub current: Known<Option<Bytes>>,
     /// `memory.swap.current`.
@@ -141,13 +136,38 @@ impl GroupFacts {
             .ok_or_else(no_second_look)
     }
 
+    /// Growth of a counter of `memory.stat` per second; negative if it shrinks. `None`: the group has no
+    /// memory controller or is gone.
+    pub fn rate(
+        &self,
+        field: impl Fn(&MemoryStat) -> Option<u64>,
+        name: &str,
+    ) -> Known<Option<f64>> {
+        let Some(first) = self.stat(0, &field, name)? else {
+            return Ok(None);
+        };
+        let window = self.window()?;
+        let second = self.stat(1, &field, name)?;
+        Ok(second.map(|second| (second as f64 - first as f64) / window))
+    }
+
+    /// Bytes per second that it writes; `None` without the io controller.
+    pub fn write_rate(&self) -> Known<Option<f64>> {
+        let [first, second] = self.written.clone();
+        let Some(first) = first? else {
+            return Ok(None);
+        };
+        let window = self.window()?;
+        Ok(second?.map(|second| second.saturating_sub(first) as f64 / window))
+    }
+
     /// The limit that its owner set: the smaller of `memory.max` and `memory.high`. The `memory.high` of a
     /// running agent does not count.
     pub fn own_limit(&self) -> Known<Option<Bytes>> {
         let bytes =
             |knob: &Known<Option<Limit>>| knob.clone().map(|limit| limit.and_then(Limit::bytes));
-        let max = bytes(&self.knobs.max)?;
-        let high = match bytes(&self.knobs.high) {
+        let max = bytes(&self.max)?;
+        let high = match bytes(&self.high) {
             Ok(None) => None,
             _ if self.managed.clone()? => None,
             high => high?,
@@ -158,9 +178,9 @@ impl GroupFacts {
     /// A protection (`min` or `low`) in bytes: `u64::MAX` for `max`, zero without the file.
     pub fn protection(&self, file: File) -> Known<Bytes> {
         let knob = if file == File::MemoryMin {
-            &self.knobs.min
+            &self.min
         } else {
-            &self.knobs.low
+            &self.low
         };
         match knob {
             Ok(None) => Ok(Bytes::ZERO),
@@ -211,32 +231,6 @@ impl Facts {
     /// `MemTotal`.
     pub fn ram(&self) -> Known<Bytes> {
         self.meminfo(|info| info.total, "MemTotal")
-    }
-
-    /// Growth of a counter of `memory.stat` per second; negative if it shrinks. `None`: the group has no
-    /// memory controller or is gone.
-    pub fn rate(
-        &self,
-        group: &GroupFacts,
-        field: impl Fn(&MemoryStat) -> Option<u64>,
-        name: &str,
-    ) -> Known<Option<f64>> {
-        let Some(first) = group.stat(0, &field, name)? else {
-            return Ok(None);
-        };
-        let window = group.window()?;
-        let second = group.stat(1, &field, name)?;
-        Ok(second.map(|second| (second as f64 - first as f64) / window))
-    }
-
-    /// Bytes per second that a group writes; `None` without the io controller.
-    pub fn write_rate(&self, group: &GroupFacts) -> Known<Option<f64>> {
-        let [first, second] = group.written.clone();
-        let Some(first) = first? else {
-            return Ok(None);
-        };
-        let window = group.window()?;
-        Ok(second?.map(|second| second.saturating_sub(first) as f64 / window))
     }
 
     /// A group's ancestors, from its parent upward, without the root.

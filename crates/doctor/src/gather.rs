@@ -9,7 +9,7 @@ use justitia_cgroup::{xattr, Buffer, Child, Error, File, Fs, Group, GroupId};
 use justitia_discover::Owners;
 use justitia_policy::units::Bytes;
 
-use crate::facts::{no_second_look, Facts, GroupFacts, Knobs};
+use crate::facts::{no_second_look, Facts, GroupFacts};
 
 /// The sources of facts.
 pub struct Look<'a> {
@@ -146,28 +146,9 @@ impl Walk<'_> {
             Err(error) if error.is_gone() => return Err(error),
             Err(error) => Err(unread(&path, &error)),
         };
-        let knobs = Knobs {
-            min: known(inner, File::MemoryMin, buffer, memory::limit)?,
-            low: known(inner, File::MemoryLow, buffer, memory::limit)?,
-            high: known(inner, File::MemoryHigh, buffer, memory::limit)?,
-            max: known(inner, File::MemoryMax, buffer, memory::limit)?,
-            swap_max: known(inner, File::MemorySwapMax, buffer, memory::limit)?,
-        };
         let bytes = |text: &[u8]| single(text).map(Bytes);
-        let current = known(inner, File::MemoryCurrent, buffer, bytes)?;
-        let swap = known(inner, File::MemorySwapCurrent, buffer, bytes)?;
-        let io_weight = known(inner, File::IoWeight, buffer, io::default_weight)?;
-        let bfq_weight = known(inner, File::IoBfqWeight, buffer, io::default_weight)?;
         let is_threaded = |text: &[u8]| Some(text.trim_ascii() == b"threaded");
-        let threaded = known(inner, File::CgroupType, buffer, is_threaded)?;
         let counts = |text: &[u8]| Some(memory::events(text));
-        let events = known(inner, File::MemoryEvents, buffer, counts)?;
-        let events_local = known(inner, File::MemoryEventsLocal, buffer, counts)?;
-        let psi = match inner {
-            Some(group) => group.counts_pressure(buffer)?,
-            None => Ok(true),
-        };
-        let has_memory = matches!(current, Ok(Some(_)));
         let facts = GroupFacts {
             parent,
             children: Vec::new(),
@@ -177,28 +158,36 @@ impl Walk<'_> {
                 .as_ref()
                 .map(|paths| paths.contains(&path))
                 .map_err(Clone::clone),
-            threaded: threaded.map(Option::unwrap_or_default),
-            knobs,
-            current,
-            swap,
+            threaded: known(inner, File::CgroupType, buffer, is_threaded)?
+                .map(Option::unwrap_or_default),
+            min: known(inner, File::MemoryMin, buffer, memory::limit)?,
+            low: known(inner, File::MemoryLow, buffer, memory::limit)?,
+            high: known(inner, File::MemoryHigh, buffer, memory::limit)?,
+            max: known(inner, File::MemoryMax, buffer, memory::limit)?,
+            swap_max: known(inner, File::MemorySwapMax, buffer, memory::limit)?,
+            current: known(inner, File::MemoryCurrent, buffer, bytes)?,
+            swap: known(inner, File::MemorySwapCurrent, buffer, bytes)?,
             stat: [
                 group.known(File::MemoryStat, buffer, |text| Some(memory::stat(text)))?,
                 Err(no_second_look()),
             ],
-            events,
-            events_local,
-            io_weight,
-            bfq_weight,
+            events: known(inner, File::MemoryEvents, buffer, counts)?,
+            events_local: known(inner, File::MemoryEventsLocal, buffer, counts)?,
+            io_weight: known(inner, File::IoWeight, buffer, io::default_weight)?,
+            bfq_weight: known(inner, File::IoBfqWeight, buffer, io::default_weight)?,
             asked,
             written: [written(group, buffer)?, Err(no_second_look())],
             descendants: group.known(File::CgroupStat, buffer, |text| {
                 Some(host::descendants(text))
             })?,
-            psi,
+            psi: match inner {
+                Some(group) => group.counts_pressure(buffer)?,
+                None => Ok(true),
+            },
             window_s: None,
             path,
         };
-        if has_memory && self.facts.reclaim.is_none() {
+        if matches!(facts.current, Ok(Some(_))) && self.facts.reclaim.is_none() {
             self.facts.reclaim = Some(group.has(File::MemoryReclaim));
         }
         self.facts.groups.push(facts);

@@ -24,7 +24,7 @@ mod tests;
 
 pub use check::{Check, Finding, Outcome, Severity, Subject};
 pub use checks::{find_check, CHECKS};
-pub use facts::{Facts, GroupFacts, Knobs};
+pub use facts::{Facts, GroupFacts};
 pub use gather::{gather, Look};
 pub use report::{examine, CheckReport, HostReport, Report, Verdict};
 pub use silence::Silence;

@@ -61,24 +61,23 @@ struct Thrashing<'a> {
     activations: Option<f64>,
 }
 
-fn refaults(stat: &MemoryStat) -> Option<u64> {
-    stat.workingset_refault_file
-}
-
 /// The groups that thrash. Unknown facts of limited groups are recorded.
 fn thrashing<'a>(facts: &'a Facts, out: &mut Outcome) -> Option<Vec<Thrashing<'a>>> {
     let groups = out.memory_groups(facts)?.iter().skip(1);
     Some(
         groups
-            .filter_map(|group| Thrashing::of(facts, group, out))
+            .filter_map(|group| Thrashing::of(group, out))
             .collect(),
     )
 }
 
 impl Thrashing<'_> {
-    fn of<'a>(facts: &Facts, group: &'a GroupFacts, out: &mut Outcome) -> Option<Thrashing<'a>> {
+    fn of<'a>(group: &'a GroupFacts, out: &mut Outcome) -> Option<Thrashing<'a>> {
         let limit = out.known(group.own_limit())??;
-        let rate = facts.rate(group, refaults, "workingset_refault_file");
+        let rate = group.rate(
+            |stat| stat.workingset_refault_file,
+            "workingset_refault_file",
+        );
         let (current, refaults) = (out.known(group.current.clone()), out.known(rate));
         let (current, refaults) = (current??, refaults??);
         let (cache, anon) = (out.known(group.file()), out.known(group.anon()));
@@ -87,7 +86,7 @@ impl Thrashing<'_> {
             return None;
         }
         let field = |stat: &MemoryStat| stat.workingset_activate_file;
-        let activations = facts.rate(group, field, "workingset_activate_file");
+        let activations = group.rate(field, "workingset_activate_file");
         Some(Thrashing {
             group,
             limit,
@@ -130,7 +129,7 @@ impl Thrashing<'_> {
 
 /// The knob that sets this limit of a group.
 fn limiting(group: &GroupFacts, limit: Bytes) -> File {
-    let max = group.knobs.max.clone().ok().flatten();
+    let max = group.max.clone().ok().flatten();
     if max.and_then(justitia_policy::units::Limit::bytes) == Some(limit) {
         File::MemoryMax
     } else {
@@ -163,7 +162,7 @@ fn too_small(facts: &Facts, out: &mut Outcome) -> Option<()> {
 }
 
 fn growing(facts: &Facts, group: &GroupFacts, limit: Bytes, out: &mut Outcome) -> Option<()> {
-    let growth = out.known(facts.rate(group, |stat| stat.anon, "anon"))??;
+    let growth = out.known(group.rate(|stat| stat.anon, "anon"))??;
     let anon = group.anon().ok()??;
     let left_s = (limit - anon).as_f64() / growth;
     if growth < GROWTH_PER_S || left_s >= SOON_S {

@@ -194,9 +194,7 @@ fn dirtying(facts: &Facts, out: &mut Outcome) -> Option<()> {
         }
         let (subject, who) = subject(group);
         // The root's own writes are not counted separately from its children's.
-        let rate = group
-            .parent
-            .and_then(|_| facts.write_rate(group).ok().flatten());
+        let rate = group.parent.and(group.write_rate().ok().flatten());
         let rate = rate.map_or_else(String::new, |rate| {
             format!(", writing {:.1} MB/s to disk", rate / 1e6)
         });

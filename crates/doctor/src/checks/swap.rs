@@ -80,13 +80,13 @@ fn unlimited(facts: &Facts, out: &mut Outcome) -> Option<()> {
     let groups = out.memory_groups(facts)?;
     for group in groups.iter().skip(1) {
         let Some(limit) = out
-            .known(group.knobs.max.clone())
+            .known(group.max.clone())
             .flatten()
             .and_then(Limit::bytes)
         else {
             continue;
         };
-        if out.known(group.knobs.swap_max.clone()).flatten() != Some(Limit::Max) {
+        if out.known(group.swap_max.clone()).flatten() != Some(Limit::Max) {
             continue;
         }
         let Some(Some(used)) = out.known(group.swap.clone()) else {
