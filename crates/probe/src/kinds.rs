@@ -303,7 +303,7 @@ fn of_prometheus(args: &PrometheusArgs, timeout: Duration) -> Result<Made, Error
         query: args.query.clone(),
         timeout,
     };
-    let open: Open = Arc::new(move || Box::new(prometheus::Prometheus::new(&config)));
+    let open = opener(config, prometheus::Prometheus::new);
     Ok((open, of_limits(&args.limits)?, secure.then_some(tls)))
 }
 

@@ -112,7 +112,7 @@ fn http_at(url: String) -> http::Http {
 }
 
 fn prometheus_at(url: String) -> prometheus::Prometheus {
-    prometheus::Prometheus::new(&prometheus::Config {
+    prometheus::Prometheus::new(prometheus::Config {
         url,
         tls: justitia_probe::Tls::default(),
         query: "up".into(),

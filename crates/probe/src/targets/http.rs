@@ -75,7 +75,13 @@ impl HttpClient {
             Some(agent) => agent,
             None => self.agent(is_secure(url))?,
         };
-        let answer = get(&agent, url)?;
+        let fetch = || -> Result<(u16, String), Error> {
+            let mut response = agent.get(url).call()?;
+            let body = response.body_mut().with_config().limit(MOST_BYTES);
+            let text = body.lossy_utf8(true).read_to_string()?;
+            Ok((response.status().as_u16(), text))
+        };
+        let answer = fetch().map_err(|error| said(url, &error))?;
         self.agent = Some(agent);
         Ok(answer)
     }
@@ -138,16 +144,6 @@ fn of_tls(tls: &Tls) -> Result<TlsConfig, Trouble> {
         config = config.client_cert(Some(ClientCert::new_with_certs(&chain, key)));
     }
     Ok(config.build())
-}
-
-fn get(agent: &Agent, url: &str) -> Result<(u16, String), Trouble> {
-    let fetch = || -> Result<(u16, String), Error> {
-        let mut response = agent.get(url).call()?;
-        let body = response.body_mut().with_config().limit(MOST_BYTES);
-        let text = body.lossy_utf8(true).read_to_string()?;
-        Ok((response.status().as_u16(), text))
-    };
-    fetch().map_err(|error| said(url, &error))
 }
 
 impl Target for Http {

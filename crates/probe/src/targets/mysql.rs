@@ -16,9 +16,8 @@ use std::time::Duration;
 use justitia_report::error::plain;
 use mysql_async::prelude::{FromRow, Queryable as _};
 use mysql_async::{ClientIdentity, Conn, DriverError, Error, IoError, OptsBuilder, SslOpts};
-use tokio::runtime::Runtime;
 
-use super::driven::{runtime, within};
+use super::driven::Driver;
 use super::{beyond, client_limit, now_seconds, timed, Connected, Server, CANARY, CANARY_NOTE};
 use crate::measure::{Measurement, Rate};
 use crate::secret::Secret;
@@ -58,11 +57,10 @@ pub struct Config {
     pub timeout: Duration,
 }
 
-/// A connection, the runtime that drives it, and what was counted over it.
+/// A connection, what drives it, and what was counted over it.
 pub struct Session {
     connection: Conn,
-    runtime: Runtime,
-    limit: Duration,
+    driver: Driver,
     work: Rate,
     /// Number of statements and their total time at the last look.
     statements: Option<(f64, f64)>,
@@ -76,7 +74,6 @@ impl Server for Config {
     type Session = Session;
 
     fn connect(&self) -> Result<Session, Trouble> {
-        let limit = client_limit(self.timeout);
         let tls = self.tls.as_ref().filter(|_| self.socket.is_none());
         let options = OptsBuilder::default()
             .ip_or_hostname(self.host.clone())
@@ -90,7 +87,7 @@ impl Server for Config {
             .db_name(self.database.clone());
         let secure = tls.map(of_tls).transpose()?;
         let any_name = tls.is_some_and(|tls| tls.check == Check::Chain);
-        let runtime = runtime("MySQL")?;
+        let driver = Driver::new("MySQL", client_limit(self.timeout))?;
         let work = async {
             let first = Conn::new(options.clone().ssl_opts(secure.clone())).await;
             let Err(error) = first else { return first };
@@ -107,11 +104,10 @@ impl Server for Config {
             };
             Conn::new(options.ssl_opts(secure.with_danger_tls_hostname_override(Some(name)))).await
         };
-        let connection = within(&runtime, limit, "MySQL", work, |error| self.refused(error))?;
+        let connection = driver.run(work, |_, error| self.refused(error))?;
         Ok(Session {
             connection,
-            runtime,
-            limit,
+            driver,
             work: Rate::default(),
             statements: None,
             schema: None,
@@ -181,9 +177,10 @@ impl Config {
              performance_schema.events_statements_summary_global_by_event_name",
         );
         let mut denied = false;
-        let totals = within(&session.runtime, session.limit, "MySQL", work, |error| {
-            denied = is_denied(error);
-            said("MySQL", error)
+        let totals = session.driver.run(work, |server, error| {
+            // The user lacks the right to read.
+            denied = matches!(error, Error::Server(said) if matches!(said.code, 1044 | 1142));
+            said(server, error)
         });
         if denied {
             session.schema = Some(false);
@@ -199,20 +196,12 @@ impl Config {
 
 impl Session {
     fn rows<T: FromRow + Send + 'static>(&mut self, sql: &str) -> Result<Vec<T>, Trouble> {
-        let work = self.connection.query(sql);
-        within(&self.runtime, self.limit, "MySQL", work, |error| {
-            said("MySQL", error)
-        })
+        self.driver.run(self.connection.query(sql), said)
     }
 
     fn time_of(&mut self, query: &str) -> Result<f64, Trouble> {
         let work = self.connection.query_drop(query);
-        timed(|| {
-            within(&self.runtime, self.limit, "MySQL", work, |error| {
-                said("MySQL", error)
-            })
-        })
-        .map(|((), seconds)| seconds)
+        timed(|| self.driver.run(work, said)).map(|((), seconds)| seconds)
     }
 }
 
@@ -255,11 +244,6 @@ fn waiting(status: &HashMap<String, f64>, parallel: f64) -> Option<f64> {
     let others = of(RUNNING)? - 1.0;
     let engine = [PENDING_READS, ROW_LOCK_WAITS].into_iter().filter_map(of);
     Some(engine.fold(beyond(others, parallel), f64::max))
-}
-
-/// True if the user lacks the right to read.
-fn is_denied(error: &Error) -> bool {
-    matches!(error, Error::Server(said) if matches!(said.code, 1044 | 1142))
 }
 
 fn said(server: &str, error: &Error) -> Trouble {

@@ -10,13 +10,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use justitia_report::error::plain;
-use tokio::runtime::Runtime;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::driven::{runtime, within};
+use super::driven::Driver;
 use super::{beyond, client_limit, now_seconds, Connected, Server, CANARY, CANARY_NOTE};
 use crate::measure::{Measurement, Rate};
 use crate::secret::Secret;
@@ -62,7 +61,7 @@ pub struct Session {
     client: Client,
     look: Statement,
     query: Option<Statement>,
-    runtime: Runtime,
+    driver: Driver,
     work: Rate,
 }
 
@@ -104,7 +103,7 @@ impl Server for Config {
         let connector = MakeRustlsConnect::new(tls.unwrap_or(&unused).config()?);
         let canary = self.query.as_deref();
         let canary = canary.or(self.latency.then_some(CANARY));
-        let runtime = runtime("PostgreSQL")?;
+        let driver = Driver::new("PostgreSQL", limit)?;
         let work = async {
             let (client, connection) = options.connect(connector).await?;
             tokio::spawn(connection);
@@ -115,14 +114,12 @@ impl Server for Config {
             };
             Ok((client, look, query))
         };
-        let (client, look, query) = within(&runtime, limit, "PostgreSQL", work, |error| {
-            self.refused(error)
-        })?;
+        let (client, look, query) = driver.run(work, |_, error| self.refused(error))?;
         Ok(Session {
             client,
             look,
             query,
-            runtime,
+            driver,
             work: Rate::default(),
         })
     }
@@ -130,7 +127,6 @@ impl Server for Config {
     fn look(&self, session: &mut Session) -> Result<Measurement, Trouble> {
         let database = self.one_database.then_some(&self.database);
         let Session { client, .. } = session;
-        let limit = client_limit(self.timeout);
         let work = async {
             let row = client.query_one(&session.look, &[&database]).await?;
             let start = Instant::now();
@@ -143,9 +139,7 @@ impl Server for Config {
             };
             Ok((row, latency))
         };
-        let (row, latency) = within(&session.runtime, limit, "PostgreSQL", work, |error| {
-            said("PostgreSQL", error)
-        })?;
+        let (row, latency) = session.driver.run(work, said)?;
         let number = |column| {
             row.try_get::<_, Option<f64>>(column)
                 .map_err(|error| said("PostgreSQL", &error))

@@ -30,11 +30,11 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    pub fn new(config: &Config) -> Prometheus {
+    pub fn new(config: Config) -> Prometheus {
         let base = config.url.trim_end_matches('/');
         Prometheus {
             url: format!("{base}/api/v1/query?query={}", encoded(&config.query)),
-            client: HttpClient::new(config.tls.clone(), config.timeout),
+            client: HttpClient::new(config.tls, config.timeout),
         }
     }
 }
