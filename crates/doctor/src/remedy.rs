@@ -12,26 +12,41 @@ use crate::facts::{Facts, GroupFacts};
 /// The command or setting that sets a memory knob of a group.
 pub(crate) fn set(facts: &Facts, group: &GroupFacts, file: File, bytes: Bytes) -> String {
     let size = format!("{}M", bytes.0.div_ceil(1 << 20).max(1));
-    let of_owner = match owner(&group.path) {
-        Owner::Engine { program, id } => {
-            let option = match file {
-                File::MemoryMax => Some("--memory"),
-                File::MemoryLow => Some("--memory-reservation"),
-                _ => None,
-            };
-            option.map(|option| format!("{program} update {option} {size} {}", quoted(id)))
-        }
-        Owner::Kubernetes => Some(match file {
+    of_owner(&group.path, file, &size).unwrap_or_else(|| write(facts, group, file, &size))
+}
+
+/// The command or setting of the group's owner; `None`: it has no owner, or the owner knows no such knob.
+fn of_owner(path: &str, file: File, size: &str) -> Option<String> {
+    if path.contains("kubepods") {
+        return Some(match file {
             File::MemoryMax => format!("in the pod's spec: resources.limits.memory: {size}i"),
             _ => format!(
                 "in the pod's spec: resources.requests.memory: {size}i, with the kubelet's feature MemoryQoS"
             ),
-        }),
-        Owner::Unit(unit) => property(file)
-            .map(|property| format!("systemctl set-property {} {property}={size}", quoted(unit))),
-        Owner::Nobody => None,
-    };
-    of_owner.unwrap_or_else(|| write(facts, group, file, &size))
+        });
+    }
+    let (above, last) = path.rsplit_once('/')?;
+    if is_managed_apart(above) {
+        return None;
+    }
+    let scope = last.strip_suffix(".scope").unwrap_or(last);
+    let engines = [("docker-", "docker"), ("libpod-", "podman")];
+    let named = engines
+        .into_iter()
+        .find_map(|(prefix, program)| Some((program, scope.strip_prefix(prefix)?)));
+    let below = above.ends_with("/docker").then_some(("docker", last));
+    if let Some((program, id)) = named.or(below) {
+        let option = match file {
+            File::MemoryMax => "--memory",
+            File::MemoryLow => "--memory-reservation",
+            _ => return None,
+        };
+        // The first twelve digits of a container's ID, as the engines print it.
+        let id = quoted(id.get(..12).unwrap_or(id));
+        return Some(format!("{program} update {option} {size} {id}"));
+    }
+    let (unit, property) = (quoted(unit(path)?), property(file)?);
+    Some(format!("systemctl set-property {unit} {property}={size}"))
 }
 
 /// The command that writes a value to a file of a group, whoever owns it.
@@ -78,39 +93,6 @@ fn is_managed_apart(path: &str) -> bool {
         let named = kind::of_path(path).map(|named| named.kind);
         last.starts_with("user@") || matches!(named, Some(Kind::Container | Kind::Vm))
     })
-}
-
-enum Owner<'a> {
-    Engine { program: &'static str, id: &'a str },
-    Kubernetes,
-    Unit(&'a str),
-    Nobody,
-}
-
-fn owner(path: &str) -> Owner<'_> {
-    if path.contains("kubepods") {
-        return Owner::Kubernetes;
-    }
-    if path
-        .rsplit_once('/')
-        .is_some_and(|(above, _)| is_managed_apart(above))
-    {
-        return Owner::Nobody;
-    }
-    let mut parts = path.rsplit('/');
-    let last = parts.next().unwrap_or_default();
-    let parent = parts.next().unwrap_or_default();
-    let scope = last.strip_suffix(".scope").unwrap_or(last);
-    let engines = [("docker-", "docker"), ("libpod-", "podman")];
-    let named = engines
-        .into_iter()
-        .find_map(|(prefix, program)| Some((program, scope.strip_prefix(prefix)?)));
-    if let Some((program, id)) = named.or((parent == "docker").then_some(("docker", last))) {
-        // The first twelve digits of a container's ID, as the engines print it.
-        let id = id.get(..12).unwrap_or(id);
-        return Owner::Engine { program, id };
-    }
-    unit(path).map_or(Owner::Nobody, Owner::Unit)
 }
 
 fn property(file: File) -> Option<&'static str> {

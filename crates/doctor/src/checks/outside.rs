@@ -125,17 +125,14 @@ fn culprit<'a>(facts: &'a Facts, group: &'a GroupFacts, field: Field) -> &'a Gro
         let Some(most) = outsiders.max_by_key(|child| holds(child)) else {
             return at;
         };
-        let own = holds(at) - holds_inside(facts, at, field);
+        // `outsiders` recorded the unknown facts already.
+        let inside = inside_of(facts, at, field, &mut Outcome::default());
+        let own = holds(at) - inside.unwrap_or_default();
         if holds(most).as_f64() < own.as_f64() / 2.0 {
             return at;
         }
         at = most;
     }
-}
-
-fn holds_inside(facts: &Facts, group: &GroupFacts, field: Field) -> Bytes {
-    // `outsiders` recorded the unknown facts already.
-    inside_of(facts, group, field, &mut Outcome::default()).unwrap_or_default()
 }
 
 /// Adds to a finding the group that causes it, and how to limit that group. A limit on a group with workloads
