@@ -109,22 +109,14 @@ impl Walk {
 
 impl Scanner {
     pub fn new(fs: Fs, config: DiscoverConfig, runtime: RuntimeDirs) -> Result<Scanner, GlobError> {
-        let DiscoverConfig {
-            manage,
-            manage_also,
-            exclude,
-            weights,
-            trust,
-            kubernetes,
-        } = config;
         Ok(Scanner {
             fs,
-            manage: globs(&manage)?,
-            also: globs(&manage_also)?,
-            exclude: globs(&exclude)?,
-            weights: weighted(&weights)?,
-            trust,
-            kubernetes,
+            manage: globs(&config.manage)?,
+            also: globs(&config.manage_also)?,
+            exclude: globs(&config.exclude)?,
+            weights: weighted(&config.weights)?,
+            trust: config.trust,
+            kubernetes: config.kubernetes,
             records: Records::new(runtime),
             pods: Arc::default(),
             groups: Vec::new(),

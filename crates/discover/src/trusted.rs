@@ -6,10 +6,11 @@
 //! and of bounded length is read.
 
 use std::cell::Cell;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -90,26 +91,22 @@ impl Place {
 
     /// The names of the directories among the first `most` entries of this one, and whether there are more
     /// entries.
-    pub(crate) fn directories(&self, most: usize) -> (Vec<std::ffi::OsString>, bool) {
-        let (mut names, mut seen) = (Vec::new(), 0);
+    pub(crate) fn directories(&self, most: usize) -> (Vec<OsString>, bool) {
+        let mut names = Vec::new();
         let Some(list) = self.open(Path::new("."), OFlags::RDONLY | OFlags::DIRECTORY) else {
             return (names, false);
         };
         let Ok(entries) = fs::Dir::new(list) else {
             return (names, false);
         };
-        for entry in entries.flatten() {
-            let name = entry.file_name().to_bytes();
-            if matches!(name, b"." | b"..") {
-                continue;
-            }
+        let entries = entries.flatten();
+        let entries = entries.filter(|entry| !matches!(entry.file_name().to_bytes(), b"." | b".."));
+        for (seen, entry) in entries.enumerate() {
             if seen == most {
                 return (names, true);
             }
-            seen += 1;
             if entry.file_type().is_dir() {
-                let name: &OsStr = std::os::unix::ffi::OsStrExt::from_bytes(name);
-                names.push(name.to_owned());
+                names.push(OsStr::from_bytes(entry.file_name().to_bytes()).to_owned());
             }
         }
         (names, false)

@@ -31,7 +31,7 @@ const MOST_OF_USER: usize = 256;
 const NEW_OF_USER: usize = 32;
 
 /// The records of all runtimes, read once each.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Records {
     dirs: RuntimeDirs,
     by_directory: BTreeMap<PathBuf, Record>,
@@ -72,11 +72,7 @@ impl Records {
     pub(crate) fn new(dirs: RuntimeDirs) -> Records {
         Records {
             dirs,
-            by_directory: BTreeMap::new(),
-            by_cgroup: HashMap::new(),
-            by_id: HashMap::new(),
-            pods: Pods::default(),
-            names: BTreeMap::new(),
+            ..Records::default()
         }
     }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::formats::Layout;
 use crate::trusted::Place;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RuntimeDirs {
     /// The root of the file system, or of an imitation in a test.
     root: Option<PathBuf>,
@@ -23,7 +23,7 @@ impl RuntimeDirs {
 
     /// No places: no record is ever found.
     pub fn none() -> RuntimeDirs {
-        RuntimeDirs { root: None }
+        RuntimeDirs::default()
     }
 
     /// The places of a host whose root is `root`.
@@ -47,12 +47,10 @@ impl RuntimeDirs {
             .unwrap_or_default();
         let docker = daemon.data_root.unwrap_or_else(|| "var/lib/docker".into());
         let docker = open(docker.trim_start_matches('/'));
-        let remapped = below(docker.as_ref(), is_remapped);
-        let docker = docker
-            .iter()
-            .filter_map(|root| root.below("containers".as_ref()));
-        let remapped = remapped.filter_map(|root| root.below("containers".as_ref()));
-        dirs.extend(docker.chain(remapped).map(|place| (place, Layout::Docker)));
+        let remapped: Vec<Place> = below(docker.as_ref(), is_remapped).collect();
+        let roots = docker.into_iter().chain(remapped);
+        let containers = roots.filter_map(|root| root.below("containers".as_ref()));
+        dirs.extend(containers.map(|place| (place, Layout::Docker)));
         for storage in ["var/lib/containers/storage", "run/containers/storage"] {
             let storage = open(storage);
             let drivers = below(storage.as_ref(), |name| name.ends_with("-containers"));
