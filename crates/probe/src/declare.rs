@@ -59,14 +59,10 @@ impl Sink for XattrSink {
             _ => (self.find)()?,
         };
         let set = group.set_xattr(xattr::COLOR, value);
-        match set {
-            Ok(()) => {
-                self.group = Some(group);
-                self.last = Some(value.to_owned());
-                Ok(())
-            }
-            Err(error) => Err(denied(&error)),
-        }
+        set.map_err(|error| denied(&error))?;
+        self.group = Some(group);
+        self.last = Some(value.to_owned());
+        Ok(())
     }
 
     fn withdraw(&mut self) {

@@ -153,16 +153,12 @@ fn of_mysql(args: &MysqlArgs, timeout: Duration) -> Result<Made, Error> {
         None => secure::of_mysql(args.ssl_mode, &args.tls, &defaults, &host)?,
         Some(_) => None,
     };
+    let user = args.user.clone().or(defaults.user);
     let config = mysql::Config {
         host,
         port: args.port.or(defaults.port).unwrap_or(MYSQL_PORT),
         socket,
-        user: Some(
-            args.user
-                .clone()
-                .or(defaults.user)
-                .unwrap_or_else(|| "root".to_owned()),
-        ),
+        user: user.unwrap_or_else(|| "root".to_owned()),
         password: password.or(defaults.password),
         tls: tls.clone(),
         database: args.database.clone(),

@@ -57,7 +57,7 @@ fn targets(port: u16) -> Vec<(&'static str, Box<dyn Target>)> {
                 host: host(),
                 port,
                 socket: None,
-                user: Some("probe".into()),
+                user: "probe".into(),
                 password: None,
                 tls: None,
                 database: None,

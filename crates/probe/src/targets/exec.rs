@@ -139,11 +139,8 @@ fn child_ended(
         if let Some(pipe) = &pipe {
             polled.push(PollFd::new(pipe, PollFlags::IN));
         }
-        let limit = Timespec {
-            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        match poll(&mut polled, Some(&limit)) {
+        let limit = Timespec::try_from(left).ok();
+        match poll(&mut polled, limit.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }

@@ -39,7 +39,7 @@ pub struct Config {
     pub port: u16,
     /// Path of the server's socket.
     pub socket: Option<PathBuf>,
-    pub user: Option<String>,
+    pub user: String,
     pub password: Option<Secret>,
     /// TLS; never used on a socket.
     pub tls: Option<Tls>,
@@ -82,7 +82,7 @@ impl Server for Config {
             // Otherwise the client moves from TCP to a socket that the server names. In a container that is
             // another container's path.
             .prefer_socket(false)
-            .user(self.user.clone())
+            .user(Some(self.user.clone()))
             .pass(self.password.clone().map(|secret| secret.0))
             .db_name(self.database.clone());
         let secure = tls.map(of_tls).transpose()?;

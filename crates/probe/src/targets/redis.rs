@@ -128,7 +128,9 @@ impl Config {
         let ping = timed(|| redis::cmd("PING").query::<String>(connection));
         let (latency, note) = match ping {
             Ok((_, seconds)) => (seconds, None),
-            Err(error) if is_loading(&error) => (f64::INFINITY, Some("loading".to_owned())),
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::BusyLoading) => {
+                (f64::INFINITY, Some("loading".to_owned()))
+            }
             Err(error) => return Err(error),
         };
         let info: String = redis::cmd("INFO").query(connection)?;
@@ -204,10 +206,6 @@ impl Info {
             (delayed, blocked) => Some(delayed.unwrap_or(0.0) + blocked.unwrap_or(0.0)),
         }
     }
-}
-
-fn is_loading(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::BusyLoading)
 }
 
 fn said(server: &str, error: &RedisError) -> Trouble {

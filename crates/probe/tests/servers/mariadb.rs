@@ -59,7 +59,7 @@ pub(crate) fn server(schema: bool) -> (Server, Config) {
         host: "127.0.0.1".into(),
         port,
         socket: None,
-        user: Some("root".into()),
+        user: "root".into(),
         password: None,
         tls: None,
         database: None,
@@ -90,7 +90,7 @@ pub(crate) fn connect(config: &Config) -> Client {
         .ip_or_hostname("127.0.0.1")
         .tcp_port(config.port)
         .prefer_socket(false)
-        .user(config.user.clone());
+        .user(Some(config.user.clone()));
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let connection = runtime.block_on(Conn::new(options)).unwrap();
     Client {
@@ -191,7 +191,7 @@ fn a_user_without_the_right_to_read_the_schema_gets_the_latency_of_a_query_that_
     ready(&mut target);
     let mut owner = connect(&config);
     owner.query_drop("CREATE USER probe@'127.0.0.1'");
-    let user = Some("probe".into());
+    let user = "probe".into();
     let config = Config { user, ..config };
     let mut target = Mysql::new(config.clone());
     let seen = target.measure().unwrap();

@@ -196,7 +196,7 @@ fn mariadb_is_trusted_by_its_certificate() {
     owner.query_drop("CREATE USER known@'%' REQUIRE X509");
     let known = |tls: Option<Tls>| {
         let config = mariadb::Config {
-            user: Some("known".into()),
+            user: "known".into(),
             tls,
             ..config.clone()
         };
