@@ -187,7 +187,7 @@ impl Observer {
         self.tracked(id).map(|tracked| &tracked.seen)
     }
 
-    fn tracked(&self, id: GroupId) -> Option<&Tracked> {
+    pub(crate) fn tracked(&self, id: GroupId) -> Option<&Tracked> {
         self.index.get(&id).map(|&at| &self.tracked[at])
     }
 
@@ -232,20 +232,10 @@ impl Observer {
         }
     }
 
-    /// True if watched groups lie below this one.
-    pub fn is_inner(&self, id: GroupId) -> bool {
-        self.tracked(id).is_some_and(|tracked| tracked.inner)
-    }
-
     /// The weight in the runtime's record of a group, and the weight in its version before.
     pub(crate) fn recorded(&self, id: GroupId) -> [Option<Weight>; 2] {
         let tracked = self.tracked(id);
         tracked.map_or([None; 2], |tracked| tracked.recorded)
-    }
-
-    /// True if the runtime of a group may still be setting it up.
-    pub(crate) fn is_new(&self, id: GroupId) -> bool {
-        self.tracked(id).is_some_and(Tracked::is_new)
     }
 
     /// Number of scans of groups and the runtimes' records.

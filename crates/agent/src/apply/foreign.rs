@@ -30,7 +30,12 @@ impl Applier {
                     let [by_runtime, by_systemd] = self.told(observer, group, knob, known);
                     by_runtime.or(by_systemd)
                 };
-                missed.extend(self.missed(group, knob, told));
+                // A foreign value of a held knob that one of our writes in flight replaced before it was seen.
+                let replaced = self
+                    .journal
+                    .get(group, knob)
+                    .and_then(|entry| self.owners.missed(group, knob, entry.prior, told()?));
+                missed.extend(replaced.map(|value| (group, knob, value)));
                 let other = || observer.knob(group, knob.sibling()?);
                 let owner = self.owner(group, knob, present, other);
                 if self.owners.judge(group, knob, owner) == Owner::Users {
@@ -42,18 +47,6 @@ impl Applier {
         self.rebase(&missed, observer, &mut problems);
         self.give_up(&lost, observer, &mut problems);
         problems
-    }
-
-    /// A foreign value of a held knob that one of our writes in flight replaced before it was seen.
-    fn missed(
-        &self,
-        group: GroupId,
-        knob: Knob,
-        told: impl FnOnce() -> Option<Value>,
-    ) -> Option<(GroupId, Knob, Value)> {
-        let prior = self.journal.get(group, knob)?.prior;
-        let value = self.owners.missed(group, knob, prior, told()?)?;
-        Some((group, knob, value))
     }
 
     /// Takes these values as the new prior values.
@@ -119,15 +112,17 @@ impl Applier {
         }
         let (bases, lost): (Vec<_>, Vec<_>) =
             lost.iter().copied().partition(|&(group, knob, present)| {
-                let Some(seen) = observer.seen(group).filter(|seen| !seen.delegated) else {
+                let tracked = observer.tracked(group);
+                let Some(tracked) = tracked.filter(|tracked| !tracked.seen.delegated) else {
                     return false;
                 };
                 let told = || self.told_now(observer, group, knob);
-                let weight = seen.weight.map(Weight::get);
-                let states = knob == Knob::IoWeight && stated_by_file(observer, group);
-                observer.is_new(group)
-                    || states
-                    || is_base(knob, present, observer.is_inner(group), weight, told)
+                let weight = tracked.seen.weight.map(Weight::get);
+                // The group's own file states its weight, so another value there is another weight.
+                let by_file = tracked.seen.weight_source == WeightSource::IoWeight;
+                tracked.is_new()
+                    || knob == Knob::IoWeight && by_file
+                    || is_base(knob, present, tracked.inner, weight, told)
             });
         let scans = observer.scans();
         let (unexplained, lost): (Vec<_>, Vec<_>) = lost
@@ -196,10 +191,4 @@ impl Applier {
         let read = |knob| observer.group(group)?.read_knob(knob).ok()?;
         self.told(observer, group, knob, read)
     }
-}
-
-/// True if the group's own file states its weight, so that another value there is another weight.
-fn stated_by_file(observer: &Observer, group: GroupId) -> bool {
-    let seen = observer.seen(group);
-    seen.is_some_and(|seen| seen.weight_source == WeightSource::IoWeight)
 }

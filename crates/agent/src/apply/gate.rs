@@ -128,9 +128,17 @@ impl Gate {
     /// Feeds it, and closes it the first time.
     pub(crate) fn apply(&mut self, feeds: &[Feed], log: &Log) -> Vec<Problem> {
         let mut problems = self.feed(feeds);
-        if let Err(error) = self.close() {
-            self.let_go(log);
-            problems.push(problem(&error));
+        if let (Some(device), None) = (&self.device, &self.pulse) {
+            match device.enable(true) {
+                Ok(()) => {
+                    let pulse = Pulse::start(Arc::clone(device), BEATS_EVERY, self.hang);
+                    self.pulse = Some(pulse);
+                }
+                Err(error) => {
+                    self.let_go(log);
+                    problems.push(problem(&error));
+                }
+            }
         }
         problems
     }
@@ -163,14 +171,6 @@ impl Gate {
             ..problem(error)
         });
         first.into_iter().collect()
-    }
-
-    fn close(&mut self) -> Result<(), GateError> {
-        if let (Some(device), None) = (&self.device, &self.pulse) {
-            device.enable(true)?;
-            self.pulse = Some(Pulse::start(Arc::clone(device), BEATS_EVERY, self.hang));
-        }
-        Ok(())
     }
 
     /// Closes the file, which opens the gate and removes all groups at once.
