@@ -177,7 +177,12 @@ impl Shared {
                         let request = Request::decode(message.data.as_slice())?;
                         let (response, news) = told.call(&request)?;
                         changed |= news;
-                        stream.write_all(&answer(&message, &response).encode())?;
+                        let answer = Frame {
+                            kind: RESPONSE,
+                            data: response.encode_to_vec(),
+                            ..message
+                        };
+                        stream.write_all(&answer.encode())?;
                     }
                     _ => {}
                 }
@@ -236,15 +241,6 @@ fn registered(message: &Frame) -> Result<(), End> {
             Err(End::Other(format!("it refuses the plugin ({words})")))
         }
         _ => Ok(()),
-    }
-}
-
-fn answer(request: &Frame, response: &Response) -> Frame {
-    Frame {
-        kind: RESPONSE,
-        data: response.encode_to_vec(),
-        connection: request.connection,
-        stream: request.stream,
     }
 }
 

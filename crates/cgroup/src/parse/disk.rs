@@ -54,13 +54,6 @@ pub fn udev_model(text: &[u8]) -> Option<CostModel> {
     CostModel::parse(&format!("ctrl=user {model}")).filter(CostModel::is_whole)
 }
 
-/// Hands the same bytes to every parser of this module.
-pub(super) fn everything(text: &[u8]) {
-    let _ = stat(text);
-    let _ = cost(text);
-    let _ = udev_model(text);
-}
-
 /// Whether a `dm/uuid` is of dm-crypt, which writes in one thread (`dmcrypt_write`, `drivers/md/dm-crypt.c`).
 pub(crate) fn is_crypt(uuid: &[u8]) -> bool {
     uuid.starts_with(b"CRYPT-")

@@ -129,16 +129,6 @@ pub fn descendants(text: &[u8]) -> Descendants {
     counts
 }
 
-/// Hands the same bytes to every parser of this module.
-pub(super) fn everything(text: &[u8]) {
-    let _ = swaps(text);
-    let _ = diskstats(text);
-    let _ = scheduler(text);
-    let _ = lru_gen(text);
-    let _ = io_cost(text);
-    let _ = descendants(text);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,8 +26,8 @@ struct State {
     memory_pressure: Option<OwnedFd>,
     io_pressure: Option<OwnedFd>,
     buffer: Buffer,
-    watermark: Option<Bytes>,
-    watermark_read: Option<Instant>,
+    /// The last one that could be read, and when.
+    watermark: Option<(Bytes, Instant)>,
 }
 
 impl Default for HostMemory {
@@ -38,7 +38,6 @@ impl Default for HostMemory {
             io_pressure: open("/proc/pressure/io"),
             buffer: Buffer::new(),
             watermark: None,
-            watermark_read: None,
         }))
     }
 }
@@ -49,18 +48,15 @@ impl HostMemory {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let state = &mut *state;
         let info = parse::memory::meminfo(text(state.meminfo.as_ref(), &mut state.buffer));
-        if state
-            .watermark_read
-            .is_none_or(|read| read.elapsed() >= WATERMARKS_LAST)
-        {
-            let watermark = open("/proc/zoneinfo")
+        let lasts = |(_, read): (Bytes, Instant)| read.elapsed() < WATERMARKS_LAST;
+        if !state.watermark.is_some_and(lasts) {
+            let pages = open("/proc/zoneinfo")
                 .and_then(|zoneinfo| state.buffer.pread(zoneinfo, true).ok())
-                .and_then(|()| parse::memory::kept_free_pages(state.buffer.bytes()))
-                .map(|pages| Bytes(pages.saturating_mul(rustix::param::page_size() as u64)));
+                .and_then(|()| parse::memory::kept_free_pages(state.buffer.bytes()));
             // The watermarks hardly change: a failed read leaves the last ones.
-            if watermark.is_some() {
-                state.watermark_read = Some(Instant::now());
-                state.watermark = watermark;
+            if let Some(pages) = pages {
+                let bytes = Bytes(pages.saturating_mul(rustix::param::page_size() as u64));
+                state.watermark = Some((bytes, Instant::now()));
             }
         }
         let memory = parse::psi::totals(text(state.memory_pressure.as_ref(), &mut state.buffer));
@@ -70,7 +66,7 @@ impl HostMemory {
             free: info.free,
             file: info.file(),
             swap: info.swap_total,
-            high_watermark: state.watermark,
+            high_watermark: state.watermark.map(|(bytes, _)| bytes),
             pressure: parse::psi::pressure(memory, io),
         }
     }
@@ -112,11 +108,7 @@ pub fn resident_bytes() -> Option<u64> {
 
 /// Time since this boot, suspends included.
 pub fn now_boottime() -> Duration {
-    let now = clock_gettime(ClockId::Boottime);
-    Duration::new(
-        u64::try_from(now.tv_sec).unwrap_or(0),
-        u32::try_from(now.tv_nsec).unwrap_or(0),
-    )
+    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
 #[cfg(test)]

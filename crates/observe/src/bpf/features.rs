@@ -183,14 +183,14 @@ fn load_probe(programs: &[&str]) -> Option<Object> {
     justitia_bpf::load("probe", justitia_bpf::object!("probe"), &wanted, &[]).ok()
 }
 
-/// BTF name of an iterator's function.
-fn iterator(target: &str) -> String {
-    format!("bpf_iter_{target}")
-}
-
-/// BTF name of a tracepoint's type.
-fn tracepoint(target: &str) -> String {
-    format!("btf_trace_{target}")
+/// The name in BTF of a function, an iterator's function or a tracepoint's type.
+fn name_of(point: &Point) -> String {
+    let target = point.target;
+    match point.kind {
+        Kind::Iterator => format!("bpf_iter_{target}"),
+        Kind::Tracepoint => format!("btf_trace_{target}"),
+        Kind::Function(_) => target.to_owned(),
+    }
 }
 
 /// The names wanted by `POINTS` that the kernel has.
@@ -204,14 +204,7 @@ impl Names {
     /// first type with a name need not be the function.
     fn read() -> Option<Names> {
         let btf = Btf::from_vmlinux().ok()?;
-        let wanted: HashSet<String> = POINTS
-            .iter()
-            .map(|point| match point.kind {
-                Kind::Iterator => iterator(point.target),
-                Kind::Tracepoint => tracepoint(point.target),
-                Kind::Function(_) => point.target.to_owned(),
-            })
-            .collect();
+        let wanted: HashSet<String> = POINTS.iter().map(name_of).collect();
         let known = |name: Option<&OsStr>| {
             let name = name?.to_str()?;
             wanted.contains(name).then(|| name.to_owned())
@@ -229,13 +222,13 @@ impl Names {
     }
 
     fn have(&self, point: &Point) -> bool {
+        let in_module = |name| has_btf(Some(name)) && module_has(name, point.target);
+        let name = name_of(point);
         match point.kind {
-            Kind::Tracepoint => self.types.contains(&tracepoint(point.target)),
-            Kind::Iterator => self.functions.contains(&iterator(point.target)),
+            Kind::Tracepoint => self.types.contains(&name),
+            Kind::Iterator => self.functions.contains(&name),
             Kind::Function(module) => {
-                self.functions.contains(point.target)
-                    || module
-                        .is_some_and(|name| has_btf(Some(name)) && module_has(name, point.target))
+                self.functions.contains(&name) || module.is_some_and(in_module)
             }
         }
     }
