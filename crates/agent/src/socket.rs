@@ -458,8 +458,8 @@ fn answer(mut stream: UnixStream, board: &Board, streams: &mut Streams) -> io::R
 /// The answer to a line. `None`: the request is for the ticks. Public for the fuzz target.
 #[doc(hidden)]
 pub fn reply(line: &[u8], board: &Board) -> Option<Answer> {
-    Some(match serde_json::from_slice(line) {
-        Ok(Request::Status) => Answer::Ok(Box::new(board.report())),
+    let answer = match serde_json::from_slice(line) {
+        Ok(Request::Status) => Ok(Answer::Ok(Box::new(board.report()))),
         Ok(Request::Ticks) => return None,
         Ok(Request::Color {
             group,
@@ -474,11 +474,12 @@ pub fn reply(line: &[u8], board: &Board) -> Option<Answer> {
             for_ms,
         }) => reserve::hear(board, &group, Bytes(bytes), for_ms),
         Ok(Request::Gate { on }) => gate::hear(board, on),
-        Err(error) => Answer::from(Error::failed(
+        Err(error) => Err(Error::failed(
             format_args!("request not understood: {error}"),
             "send {\"ask\":\"status\"} and a line break",
         )),
-    })
+    };
+    Some(answer.unwrap_or_else(Answer::from))
 }
 
 /// Time left until a client's deadline.

@@ -72,17 +72,14 @@ fn tell(path: &Path, what: &Request) -> Result<Heard> {
 }
 
 /// The agent's side: puts the declaration on the board for the next step.
-pub(super) fn hear(board: &Board, name: &str, spoken: Option<Spoken>) -> Answer {
+pub(super) fn hear(board: &Board, name: &str, spoken: Option<Spoken>) -> Result<Answer> {
     let report = board.report();
-    let group = match report.named(name) {
-        Ok(group) => group,
-        Err(error) => return error.into(),
-    };
+    let group = report.named(name)?;
     board.call(GroupId(group.id), spoken);
-    Answer::Heard(Heard {
+    Ok(Answer::Heard(Heard {
         path: group.path.clone(),
         id: group.id,
-    })
+    }))
 }
 
 /// The declaration, within bounds.

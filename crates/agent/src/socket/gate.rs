@@ -68,16 +68,16 @@ fn later_report(path: &Path, before: u64) -> Result<Report> {
 }
 
 /// The agent's side.
-pub(super) fn hear(board: &Board, on: bool) -> Answer {
+pub(super) fn hear(board: &Board, on: bool) -> Result<Answer> {
     let (setup, tick) = board.last();
     if on && !setup.mode.knows_weights() {
-        return Answer::from(Error::failed(
+        return Err(Error::failed(
             "the agent's mode does not use weights, so it has nothing to feed the gate",
             "start it in mode justitia or proportional",
         ));
     }
     board.ask_for_gate(on);
-    Answer::Gate {
+    Ok(Answer::Gate {
         ticks_total: tick.count,
-    }
+    })
 }

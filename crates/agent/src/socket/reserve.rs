@@ -53,11 +53,7 @@ pub fn reserve(path: &Path, group: &str, bytes: Bytes, time: Duration) -> Result
 }
 
 /// The agent's side: puts the request on the board for the next step, or refuses it with a reason.
-pub(super) fn hear(board: &Board, name: &str, bytes: Bytes, for_ms: u64) -> Answer {
-    taken_in(board, name, bytes, for_ms).unwrap_or_else(Answer::from)
-}
-
-fn taken_in(board: &Board, name: &str, bytes: Bytes, for_ms: u64) -> Result<Answer> {
+pub(super) fn hear(board: &Board, name: &str, bytes: Bytes, for_ms: u64) -> Result<Answer> {
     let (setup, tick) = board.last();
     if setup.mode == Mode::Observe {
         return Err(Error::failed(

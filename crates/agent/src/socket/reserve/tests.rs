@@ -17,7 +17,7 @@ fn board(mode: Mode, tick: Tick) -> Arc<Board> {
 }
 
 fn refusal(board: &Board, name: &str, bytes: Bytes) -> String {
-    let error = taken_in(board, name, bytes, 1000).unwrap_err();
+    let error = hear(board, name, bytes, 1000).unwrap_err();
     assert!(!error.remedy.is_empty() && board.take_asked().is_empty());
     let unknown = error.cause.contains("is not the name");
     assert_eq!(error.exit == crate::Exit::Usage, unknown, "{error}");
