@@ -4,17 +4,20 @@
 //! Layout (`bpf/record.h`, `bpf/identity.h`): the counters are records, with a slot's lanes side by side.
 //! Programs add to each word atomically, and we read each word in one load.
 
-use std::io;
 use std::mem::offset_of;
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use justitia_bpf::Mapping;
+use libbpf_rs::Object;
 
-use super::types;
+use super::{mapped, types, Error};
 
 /// The programs' `MAX_CPUS`.
 const MAX_CPUS: usize = 512;
+/// The section that both sides write.
+const CONTROL: &str = ".data.control";
+/// The section in which reads of each CPU are counted.
+const LAST: &str = ".data.last";
 /// Words of a record.
 const WORDS: usize = size_of::<types::counters>() / size_of::<u64>();
 
@@ -28,10 +31,10 @@ pub(crate) struct CounterMemory {
 
 impl CounterMemory {
     /// Maps the counters of a map that holds `slots * lanes` records.
-    pub(crate) fn map(fd: BorrowedFd<'_>, slots: u32, lanes: u32) -> io::Result<CounterMemory> {
+    pub(crate) fn map(object: &Object, slots: u32, lanes: u32) -> Result<CounterMemory, Error> {
         let bytes = slots as usize * lanes as usize * size_of::<types::counters>();
         Ok(CounterMemory {
-            mapping: Mapping::new(fd, bytes, true)?,
+            mapping: mapped(object, "counters", bytes, true)?,
             slots,
             lanes,
         })
@@ -79,10 +82,10 @@ pub(crate) struct ReadMemory {
 
 impl ReadMemory {
     /// Maps the records of `cpus` CPUs.
-    pub(crate) fn map(fd: BorrowedFd<'_>, cpus: u32) -> io::Result<ReadMemory> {
+    pub(crate) fn map(object: &Object, cpus: u32) -> Result<ReadMemory, Error> {
         let records = (cpus as usize).min(MAX_CPUS);
         Ok(ReadMemory {
-            mapping: Mapping::new(fd, records * size_of::<types::last>(), false)?,
+            mapping: mapped(object, LAST, records * size_of::<types::last>(), false)?,
             records,
         })
     }
@@ -115,16 +118,13 @@ pub(crate) struct Asked {
 
 impl ReuseMemory {
     /// Maps the records of `groups` groups, and `places` places.
-    pub(crate) fn map(
-        reuses: BorrowedFd<'_>,
-        groups: u32,
-        asked_at: BorrowedFd<'_>,
-        places: u32,
-    ) -> io::Result<ReuseMemory> {
+    pub(crate) fn map(object: &Object, groups: u32, places: u32) -> Result<ReuseMemory, Error> {
+        let bytes = groups as usize * size_of::<types::reuse>();
+        let of_places = places as usize * size_of::<u64>();
         Ok(ReuseMemory {
-            reuses: Mapping::new(reuses, groups as usize * size_of::<types::reuse>(), true)?,
+            reuses: mapped(object, "reuses", bytes, true)?,
             groups,
-            asked_at: Mapping::new(asked_at, places as usize * size_of::<u64>(), true)?,
+            asked_at: mapped(object, "asked_at", of_places, true)?,
             places,
         })
     }
@@ -184,8 +184,8 @@ impl ReuseMemory {
 pub(crate) struct ControlMemory(Mapping);
 
 impl ControlMemory {
-    pub(crate) fn map(fd: BorrowedFd<'_>) -> io::Result<ControlMemory> {
-        Mapping::new(fd, size_of::<types::control>(), true).map(ControlMemory)
+    pub(crate) fn map(object: &Object) -> Result<ControlMemory, Error> {
+        mapped(object, CONTROL, size_of::<types::control>(), true).map(ControlMemory)
     }
 
     /// Makes the programs look into the map of watched cgroups again.

@@ -26,7 +26,9 @@ mod sizes;
 mod slots;
 
 use std::io;
+use std::os::fd::AsFd as _;
 
+use justitia_bpf::Mapping;
 use libbpf_rs::{Link, Map, MapCore as _, Object, ProgramMut};
 
 pub use choice::Tier;
@@ -81,6 +83,16 @@ fn find<'obj>(object: &'obj Object, name: &'static str) -> Result<Map<'obj>, Err
     let mut maps = object.maps();
     maps.find(|map| map.name() == name)
         .ok_or_else(|| Error::Map(name, "it is not there".into()))
+}
+
+/// Maps a map into our memory. `writable`: its words may be changed.
+fn mapped(
+    object: &Object,
+    name: &'static str,
+    bytes: usize,
+    writable: bool,
+) -> Result<Mapping, Error> {
+    Mapping::new(find(object, name)?.as_fd(), bytes, writable).map_err(Error::Memory)
 }
 
 fn attach_one(object: &Object, name: &str) -> Result<Link, Error> {

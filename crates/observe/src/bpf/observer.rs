@@ -33,8 +33,6 @@ use super::slots::Slots;
 use super::{attach_one, find, types, Error};
 use crate::{is_list_of, ProcIo, Sample, TrafficSource, Watched};
 
-/// The section that both sides write.
-const CONTROL: &str = ".data.control";
 /// The section of the places of threads.
 const PLACES: &str = ".bss.places";
 /// Maps whose entries come and go.
@@ -160,18 +158,12 @@ impl Observer {
             object = load_programs(&choice, &sizes);
         }
         let object = Arc::new(object?);
-        let counters = find(&object, "counters")?;
-        let memory = CounterMemory::map(counters.as_fd(), sizes.slots, sizes.lanes);
-        let memory = Arc::new(memory.map_err(Error::Memory)?);
-        let control = find(&object, CONTROL)?;
-        let control = ControlMemory::map(control.as_fd()).map_err(Error::Memory)?;
+        let memory = Arc::new(CounterMemory::map(&object, sizes.slots, sizes.lanes)?);
+        let control = ControlMemory::map(&object)?;
         let page_bytes = rustix::param::page_size() as u64;
         let reads = if choice.tier == Tier::Fentry {
-            let (reuses, asked_at) = (find(&object, "reuses")?, find(&object, "asked_at")?);
-            let (groups, places) = (sizes.reuses, sizes.asked_at);
-            let ages = ReuseMemory::map(reuses.as_fd(), groups, asked_at.as_fd(), places);
+            let ages = ReuseMemory::map(&object, sizes.reuses, sizes.asked_at)?;
             let most = total.unwrap_or(Bytes(u64::MAX));
-            let ages = ages.map_err(Error::Memory)?;
             let curves = Curves::new(ages, Arc::clone(&memory), page_bytes, most);
             Some(Reads::start(&object, &memory, &choice, cpus, curves)?)
         } else {

@@ -19,7 +19,6 @@ use std::env;
 use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,7 +34,7 @@ use super::curves::{Curves, Then};
 use super::estimate::Seen;
 use super::memory::{CounterMemory, ReadMemory};
 use super::sharing::run;
-use super::{attach_one, find, types, Error};
+use super::{attach_one, types, Error};
 
 /// Fraction of one CPU's time.
 const BUDGET: f64 = 0.008;
@@ -58,8 +57,6 @@ pub(super) const PROGRAMS: [&str; 2] = ["filemap_read", "filemap_splice_read"];
 pub(super) const ENDS: &str = "thread_ends";
 /// Counts the reads of all other threads.
 const LOOKS: &str = "threads_read";
-/// The section in which reads of each CPU are counted.
-const LAST: &str = ".data.last";
 /// Assumed cost of the program per read, where it cannot be measured.
 const PRICE: Duration = Duration::from_nanos(400);
 /// No program behind a function of the kernel costs less than this.
@@ -138,7 +135,7 @@ impl Reads {
         cpus: u32,
         curves: Curves,
     ) -> Result<Reads, Error> {
-        let reads = ReadMemory::map(find(object, LAST)?.as_fd(), cpus).map_err(Error::Memory)?;
+        let reads = ReadMemory::map(object, cpus)?;
         let chosen = |name: &&str| choice.programs.contains(name);
         let looks = if [LOOKS, ENDS].iter().all(chosen) {
             Some(attach_one(object, LOOKS)?)
