@@ -21,9 +21,8 @@
 //! [`Ages`](justitia_policy::snapshot::Ages) says for how long it has stood, and the policy's rates count over
 //! that time. A group that becomes busy is read in full in the step that notices it, in all its files.
 
-use justitia_cgroup::NOISE;
 use justitia_policy::snapshot::Pressure;
-use justitia_policy::units::{Bytes, Limit};
+use justitia_policy::units::Limit;
 
 /// Intervals at which a group is probed and read in full, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,12 +54,6 @@ pub(crate) fn rhythm(quiet_for: u64) -> Rhythm {
 /// `memory.high` tell.
 pub(crate) fn memory_may_stand(then: &Pressure, now: &Pressure, high: Option<Limit>) -> bool {
     then.memory_some_us == now.memory_some_us && high == Some(Limit::Max)
-}
-
-/// True if `memory.current` is within [`NOISE`] of its earlier value. Unknown memory never is.
-pub(crate) fn is_near(then: Option<Bytes>, now: Option<Bytes>) -> bool {
-    then.zip(now)
-        .is_some_and(|(then, now)| then.0.abs_diff(now.0) < NOISE.0)
 }
 
 #[cfg(test)]

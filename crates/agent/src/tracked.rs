@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use justitia_cgroup::{Activity, Buffer, CgroupFs, Device, Error, Gauges, Group, Want};
+use justitia_cgroup::{
+    is_near, Activity, Buffer, CgroupFs, Device, Error, Gauges, Group, Want,
+};
 use justitia_policy::snapshot::{
     self, Ages, CacheCounters, GroupId, Knobs, Snapshot, Traffic, WeightSource,
 };
@@ -192,7 +194,7 @@ impl Tracked {
             && want.pressure
             && self.may_stand(self.memory_at, tick)
             && rhythm::memory_may_stand(&seen.pressure, &gauges.pressure, knobs.high);
-        if may_stand && rhythm::is_near(seen.memory.current, self.group.current(buffer)?) {
+        if may_stand && is_near(seen.memory.current, self.group.current(buffer)?) {
             gauges.memory = seen.memory;
         } else {
             let memory = Want {
@@ -545,7 +547,7 @@ mod tests {
                 let then = |age_s: Option<f64>| &full[tick as usize - age_s.unwrap_or(0.0) as usize];
                 let memory = then(seen.ages.memory_s);
                 prop_assert_eq!(seen.memory, memory.memory);
-                prop_assert!(rhythm::is_near(seen.memory.current, now.memory.current));
+                prop_assert!(is_near(seen.memory.current, now.memory.current));
                 prop_assert_eq!(memory.pressure.memory_some_us, now.pressure.memory_some_us);
                 let cpu = then(seen.ages.cpu_s).pressure.cpu_some_us;
                 prop_assert_eq!(seen.pressure, snapshot::Pressure { cpu_some_us: cpu, ..now.pressure });

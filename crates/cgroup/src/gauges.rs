@@ -67,7 +67,7 @@ pub struct Gauges {
 }
 
 /// A smaller change of a group's memory means nothing: the kernel charges in batches of 64 pages per CPU.
-pub const NOISE: Bytes = Bytes::mib(1);
+const NOISE: Bytes = Bytes::mib(1);
 
 /// Just enough to see that a group did something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -82,11 +82,14 @@ impl Activity {
     /// True if the group did nothing that matters in between: its memory is within 1 MiB of what it was and
     /// nobody waited for I/O. Unknown memory is never the same. On a kernel without PSI memory alone decides.
     pub fn same_as(&self, other: &Activity) -> bool {
-        let (Some(now), Some(then)) = (self.current, other.current) else {
-            return false;
-        };
-        now.0.abs_diff(then.0) < NOISE.0 && self.io_some_us == other.io_some_us
+        is_near(self.current, other.current) && self.io_some_us == other.io_some_us
     }
+}
+
+/// True if `memory.current` is within 1 MiB of its earlier value. Unknown memory never is.
+pub fn is_near(then: Option<Bytes>, now: Option<Bytes>) -> bool {
+    then.zip(now)
+        .is_some_and(|(then, now)| then.0.abs_diff(now.0) < NOISE.0)
 }
 
 impl Group {

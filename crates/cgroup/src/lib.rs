@@ -32,7 +32,7 @@ pub use events::{Events, Wake, Waker};
 pub use fake::FakeFs;
 pub use file::{disk_name, Buffer, File};
 pub use fs::{CgroupFs, Child, Fs, Owner, Process};
-pub use gauges::{Activity, Gauges, Want, NOISE};
+pub use gauges::{is_near, Activity, Gauges, Want};
 pub use group::{xattr, Attribute, Directory, Group, Quirks, Watch, WatchKind, Written};
 pub use parse::files::FdInfo;
 pub use parse::io::Device;

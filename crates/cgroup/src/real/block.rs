@@ -8,11 +8,10 @@
 //! scheduler fail with `ENODEV`.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{self, OFlags, CWD};
+use rustix::fs::{self, OFlags};
 use rustix::io::Errno;
 
 use super::budget::Budget;
@@ -57,18 +56,8 @@ struct Listed {
 }
 
 impl Disks {
-    /// No disks.
-    pub(crate) fn none() -> Disks {
-        Disks::of(None, Budget::new(0))
-    }
-
     /// The disks in a directory of block devices.
-    pub(crate) fn below(path: &Path, budget: &Arc<Budget>) -> Disks {
-        let root = open_at(CWD, path, DIRECTORY).ok();
-        Disks::of(root, Arc::clone(budget))
-    }
-
-    fn of(root: Option<OwnedFd>, budget: Arc<Budget>) -> Disks {
+    pub(crate) fn below(root: Option<OwnedFd>, budget: &Arc<Budget>) -> Disks {
         let sysfs = root
             .as_ref()
             .and_then(|root| fs::fstatfs(root).ok())
@@ -77,7 +66,7 @@ impl Disks {
             root,
             shared: Arc::new(Shared {
                 quirks: Quirks::default(),
-                budget,
+                budget: Arc::clone(budget),
                 sign: sysfs.then_some(SIGN),
             }),
             list: Mutex::default(),

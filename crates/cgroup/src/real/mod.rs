@@ -82,6 +82,7 @@ impl RealFs {
             .map_err(|errno| Error::from_errno(&path.to_string_lossy(), "directory", errno))?;
         let kernfs = fs::fstatfs(&root).is_ok_and(|stat| stat.f_type == CGROUP2_SUPER_MAGIC);
         let sign = kernfs.then_some(File::CgroupProcs.name());
+        let disks = Disks::below(None, &budget);
         Ok(RealFs {
             root,
             shared: Arc::new(Shared {
@@ -93,7 +94,7 @@ impl RealFs {
                 sign,
             }),
             host: HostMemory::default(),
-            disks: Disks::none(),
+            disks,
         })
     }
 
@@ -101,7 +102,8 @@ impl RealFs {
     /// opened has no disks.
     #[must_use]
     pub fn with_disks(self, path: impl AsRef<Path>) -> RealFs {
-        let disks = Disks::below(path.as_ref(), &self.shared.budget);
+        let root = open_at(CWD, path.as_ref(), DIRECTORY).ok();
+        let disks = Disks::below(root, &self.shared.budget);
         RealFs { disks, ..self }
     }
 

@@ -97,21 +97,18 @@ fn choose(
         return Err(on_v1("memory").unwrap_or(MountError::NoCgroup2));
     };
     let controllers = controllers_of(mount);
-    for (controller, v1_name) in [("memory", "memory"), ("io", "blkio")] {
-        if controllers
-            .split_whitespace()
-            .any(|have| have == controller)
-        {
-            continue;
-        }
-        return Err(
-            on_v1(v1_name).unwrap_or_else(|| MountError::MissingController {
-                controller,
-                mount: mount.mount_point.clone(),
-            }),
-        );
-    }
-    Ok(mount)
+    let controllers: Vec<&str> = controllers.split_whitespace().collect();
+    let mut needed = [("memory", "memory"), ("io", "blkio")].into_iter();
+    let missing = needed.find(|(controller, _)| !controllers.contains(controller));
+    let Some((controller, v1_name)) = missing else {
+        return Ok(mount);
+    };
+    Err(
+        on_v1(v1_name).unwrap_or_else(|| MountError::MissingController {
+            controller,
+            mount: mount.mount_point.clone(),
+        }),
+    )
 }
 
 #[cfg(test)]
