@@ -29,7 +29,7 @@ use justitia_cgroup::{Fs, Group, Outcome, WriteResult};
 use justitia_policy::plan::{Knob, Plan, Reason, Value};
 use justitia_policy::snapshot::GroupId;
 
-use crate::journal::{Entry, Journal};
+use crate::journal::{Entry, Journal, Key};
 use crate::log::Log;
 use crate::observe::Observer;
 use crate::owner::{Owner, Owners};
@@ -77,9 +77,9 @@ pub struct Applier {
     writers: Writers,
     log: Log,
     /// Writes submitted whose outcome is not known yet.
-    in_flight: HashMap<(GroupId, Knob), Value>,
+    in_flight: HashMap<Key, Value>,
     /// Number of writes to a knob that may still arrive, those past their deadline included.
-    pending: HashMap<(GroupId, Knob), u32>,
+    pending: HashMap<Key, u32>,
     /// Knobs on their way back to their prior values.
     returns: Vec<Return>,
     /// The owners of the knobs, from the previous agent and for the next one.
@@ -269,7 +269,7 @@ impl Applier {
             };
             let flying = self.in_flight.get(&(id, knob)).copied();
             let waits = flying.is_some_and(|flying| !raises(knob, flying, value));
-            if waits || self.owners.is_foreign(id, knob) {
+            if waits || self.owners.is_foreign((id, knob)) {
                 continue;
             }
             if !knob.holds_value() {
@@ -288,8 +288,8 @@ impl Applier {
                 }
             };
             let other = || group.read_knob(knob.sibling()?).ok()?;
-            let owner = self.owner(id, knob, present, other);
-            match self.owners.judge(id, knob, owner) {
+            let owner = self.owner((id, knob), present, other);
+            match self.owners.judge((id, knob), owner) {
                 Owner::Ours => {}
                 Owner::Doubtful => continue,
                 Owner::Users => {
@@ -310,8 +310,8 @@ impl Applier {
             let entry = self.journal.get(id, knob);
             takes |= entry.is_none_or(|entry| same(present, entry.prior));
             if entry.is_none() {
-                let made = self.is_made(observer, id, knob, present);
-                self.owners.take(id, knob, made);
+                let made = self.is_made(observer, (id, knob), present);
+                self.owners.take((id, knob), made);
                 holds.push(((id, knob), Entry::new(group.path(), present)));
             }
             records.push((id, knob, value));
@@ -355,7 +355,7 @@ impl Applier {
         problems
     }
 
-    fn note_submitted(&mut self, key: (GroupId, Knob), value: Value) {
+    fn note_submitted(&mut self, key: Key, value: Value) {
         self.in_flight.insert(key, value);
         *self.pending.entry(key).or_default() += 1;
     }
@@ -454,7 +454,7 @@ impl Applier {
 }
 
 /// Removes a write that will not arrive any more from the count. A write that timed out may still arrive.
-fn ended(pending: &mut HashMap<(GroupId, Knob), u32>, outcome: &Outcome) {
+fn ended(pending: &mut HashMap<Key, u32>, outcome: &Outcome) {
     let key = (outcome.group, outcome.knob);
     if matches!(outcome.result, WriteResult::TimedOut) {
         return;
@@ -471,5 +471,5 @@ fn ended(pending: &mut HashMap<(GroupId, Knob), u32>, outcome: &Outcome) {
 fn note_arrival(owners: &mut Owners, journal: &Journal, outcome: &Outcome) {
     let entry = journal.get(outcome.group, outcome.knob);
     let prior = entry.is_some_and(|entry| same(entry.prior, outcome.value));
-    owners.note_arrival(outcome.group, outcome.knob, prior);
+    owners.note_arrival((outcome.group, outcome.knob), prior);
 }

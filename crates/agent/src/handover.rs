@@ -58,6 +58,9 @@ pub(crate) struct Handover<S = State> {
     pub(crate) gate_asked: Option<bool>,
 }
 
+/// The state in a directory, or why it cannot be used.
+type Left = std::result::Result<Option<Handover>, String>;
+
 impl Handover<&State> {
     pub(crate) fn save(&self, dir: &Path, boot: &str) -> Result<()> {
         let path = file(dir);
@@ -74,12 +77,7 @@ impl Handover<&State> {
 impl Handover {
     /// Reads the state in `dir` for an agent that starts at `now`, since this boot. `None`: there is none. An
     /// error says why the state cannot be used.
-    pub(crate) fn read(
-        dir: &Path,
-        boot: &str,
-        now: Duration,
-        mode: Mode,
-    ) -> std::result::Result<Option<Handover>, String> {
+    pub(crate) fn read(dir: &Path, boot: &str, now: Duration, mode: Mode) -> Left {
         let path = file(dir);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
@@ -108,12 +106,7 @@ impl Handover {
     }
 
     /// Like [`Handover::read`], but also removes the file, for an agent that takes the state over.
-    pub(crate) fn take(
-        dir: &Path,
-        boot: &str,
-        now: Duration,
-        mode: Mode,
-    ) -> std::result::Result<Option<Handover>, String> {
+    pub(crate) fn take(dir: &Path, boot: &str, now: Duration, mode: Mode) -> Left {
         let left = Handover::read(dir, boot, now, mode);
         discard(dir).map_err(|error| error.cause)?;
         left

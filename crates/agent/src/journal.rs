@@ -52,6 +52,9 @@ const REMEMBERED: usize = 4;
 /// Lines that a journal may have beyond its entries before it is rewritten.
 const SLACK_LINES: usize = 20_000;
 
+/// A knob of a group or disk.
+pub(crate) type Key = (GroupId, Knob);
+
 /// One knob that we may have changed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
@@ -86,7 +89,7 @@ pub struct Journal {
     boot: String,
     /// `None`: nothing was appended yet, or the file on disk must not be appended to.
     file: Option<File>,
-    entries: BTreeMap<(GroupId, Knob), Entry>,
+    entries: BTreeMap<Key, Entry>,
     lines: usize,
     damaged: Option<Damage>,
 }
@@ -150,7 +153,7 @@ impl Journal {
     }
 
     /// Everything held, ordered by group and knob.
-    pub fn entries(&self) -> &BTreeMap<(GroupId, Knob), Entry> {
+    pub fn entries(&self) -> &BTreeMap<Key, Entry> {
         &self.entries
     }
 
@@ -159,7 +162,7 @@ impl Journal {
     }
 
     /// True if this value of a knob may be one of ours.
-    pub(crate) fn is_ours(&self, (group, knob): (GroupId, Knob), present: Value) -> bool {
+    pub(crate) fn is_ours(&self, (group, knob): Key, present: Value) -> bool {
         let entry = self.get(group, knob);
         entry.is_some_and(|entry| entry.is_ours(present))
     }
@@ -228,7 +231,7 @@ impl Journal {
     /// Forgets knobs that were restored, whose group vanished, or that are the user's now. They are forgotten
     /// here even if the disk refuses the record: a restore after a crash would find no value of ours in them
     /// and nothing to do.
-    pub fn forget(&mut self, batch: &[(GroupId, Knob)]) -> Result<()> {
+    pub fn forget(&mut self, batch: &[Key]) -> Result<()> {
         let mut text = String::new();
         let mut count = 0;
         for &(group, knob) in batch {
@@ -396,7 +399,7 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
 }
 
 /// The text of a journal that has just `entries`.
-fn text_of(boot: &str, entries: &BTreeMap<(GroupId, Knob), Entry>) -> String {
+fn text_of(boot: &str, entries: &BTreeMap<Key, Entry>) -> String {
     let mut text = String::new();
     push_line(&mut text, &format!("justitia-journal {VERSION} {boot}"));
     for (&key, entry) in entries {
@@ -406,12 +409,7 @@ fn text_of(boot: &str, entries: &BTreeMap<(GroupId, Knob), Entry>) -> String {
 }
 
 /// Appends the records of one knob with this prior value and returns their number.
-fn push_entry(
-    text: &mut String,
-    (group, knob): (GroupId, Knob),
-    prior: Value,
-    entry: &Entry,
-) -> usize {
+fn push_entry(text: &mut String, (group, knob): Key, prior: Value, entry: &Entry) -> usize {
     // The path comes last, because it may contain blanks. The kernel allows no line break in it.
     push_line(text, &format!("hold {group} {knob} {prior} {}", entry.path));
     for value in &entry.written {
@@ -430,7 +428,7 @@ pub fn rewritten(text: &[u8], boot: &str) -> Result<(String, usize)> {
 
 #[derive(Debug, Default)]
 struct Replay {
-    entries: BTreeMap<(GroupId, Knob), Entry>,
+    entries: BTreeMap<Key, Entry>,
     damaged: usize,
 }
 

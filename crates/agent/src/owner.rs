@@ -22,7 +22,7 @@ use justitia_policy::snapshot::{ForeignKnobs, GroupId};
 use justitia_policy::units::Weight;
 use serde::{Deserialize, Serialize};
 
-use crate::journal::Entry;
+use crate::journal::{Entry, Key};
 use crate::record::same;
 
 /// The owner of a knob.
@@ -109,36 +109,35 @@ pub(crate) fn told(
 /// The owners of knobs, as far as known.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Owners {
-    foreign: HashSet<(GroupId, Knob)>,
-    arrived: HashSet<(GroupId, Knob)>,
-    doubtful: HashSet<(GroupId, Knob)>,
+    foreign: HashSet<Key>,
+    arrived: HashSet<Key>,
+    doubtful: HashSet<Key>,
     /// Foreign block weights, and the number of scans of the records when they were first seen.
     #[serde(skip)]
-    unexplained: HashMap<(GroupId, Knob), u64>,
+    unexplained: HashMap<Key, u64>,
     /// Held knobs whose prior value a manager derived from its record or its other knob.
     #[serde(default)]
-    derived: HashSet<(GroupId, Knob)>,
+    derived: HashSet<Key>,
 }
 
 impl Owners {
     /// Notes that a write of ours has arrived. `prior`: it wrote the prior value.
-    pub(crate) fn note_arrival(&mut self, group: GroupId, knob: Knob, prior: bool) {
+    pub(crate) fn note_arrival(&mut self, key: Key, prior: bool) {
         if prior {
-            self.arrived.remove(&(group, knob));
+            self.arrived.remove(&key);
         } else {
-            self.arrived.insert((group, knob));
+            self.arrived.insert(key);
         }
     }
 
     /// See [`Ours::arrived`].
-    pub(crate) fn has_arrived(&self, group: GroupId, knob: Knob) -> bool {
-        self.arrived.contains(&(group, knob))
+    pub(crate) fn has_arrived(&self, key: Key) -> bool {
+        self.arrived.contains(&key)
     }
 
     /// Notes a new prior value, over which nothing of ours has arrived yet. `made`: the knob's manager
     /// derived it.
-    pub(crate) fn take(&mut self, group: GroupId, knob: Knob, made: bool) {
-        let key = (group, knob);
+    pub(crate) fn take(&mut self, key: Key, made: bool) {
         self.arrived.remove(&key);
         if made {
             self.derived.insert(key);
@@ -149,23 +148,16 @@ impl Owners {
 
     /// The value that a manager wrote to a held knob after `prior`, if the value it `told` has changed: a write of
     /// ours that was on its way may have replaced it unseen.
-    pub(crate) fn missed(
-        &self,
-        group: GroupId,
-        knob: Knob,
-        prior: Value,
-        told: Value,
-    ) -> Option<Value> {
-        (told != prior && self.derived.contains(&(group, knob))).then_some(told)
+    pub(crate) fn missed(&self, key: Key, prior: Value, told: Value) -> Option<Value> {
+        (told != prior && self.derived.contains(&key)).then_some(told)
     }
 
     /// True if an unexplained block weight waits for the next scan of the runtimes' records before it counts
     /// as the user's. `scans`: scans so far.
-    pub(crate) fn must_look(&mut self, group: GroupId, knob: Knob, scans: u64) -> bool {
-        if !matches!(knob.kind(), Kind::Weight { .. }) {
+    pub(crate) fn must_look(&mut self, key: Key, scans: u64) -> bool {
+        if !matches!(key.1.kind(), Kind::Weight { .. }) {
             return false;
         }
-        let key = (group, knob);
         let waits = *self.unexplained.entry(key).or_insert(scans) == scans;
         if !waits {
             self.unexplained.remove(&key);
@@ -174,19 +166,20 @@ impl Owners {
     }
 
     /// Takes in the result of [`owner`] for a knob, and returns the owner that counts.
-    pub(crate) fn judge(&mut self, group: GroupId, knob: Knob, owner: Owner) -> Owner {
-        let twice = self.doubtful.remove(&(group, knob));
+    pub(crate) fn judge(&mut self, key: Key, owner: Owner) -> Owner {
+        let twice = self.doubtful.remove(&key);
         if owner != Owner::Users {
-            self.unexplained.remove(&(group, knob));
+            self.unexplained.remove(&key);
         }
         match owner {
             Owner::Doubtful if twice => return Owner::Users,
             Owner::Doubtful => {
-                self.doubtful.insert((group, knob));
+                self.doubtful.insert(key);
             }
             // The other knob was put back with it, and must not look put back alone when this one is
             // written again first.
             Owner::Reset => {
+                let (group, knob) = key;
                 for knob in [Some(knob), knob.sibling()].into_iter().flatten() {
                     self.arrived.remove(&(group, knob));
                 }
@@ -197,12 +190,12 @@ impl Owners {
     }
 
     /// Notes that the knob is the user's from now on.
-    pub(crate) fn give_up(&mut self, group: GroupId, knob: Knob) {
-        self.foreign.insert((group, knob));
+    pub(crate) fn give_up(&mut self, key: Key) {
+        self.foreign.insert(key);
     }
 
     /// True if the knob is the user's.
-    pub(crate) fn is_foreign(&self, group: GroupId, knob: Knob) -> bool {
+    pub(crate) fn is_foreign(&self, (group, knob): Key) -> bool {
         let has = |knob| self.foreign.contains(&(group, knob));
         match knob.kind() {
             // One intent, two files.
@@ -221,7 +214,7 @@ impl Owners {
         let mut foreign = ForeignKnobs::default();
         for knob in Knob::of_groups() {
             if let Some(flag) = foreign.flag(knob) {
-                *flag = self.is_foreign(group, knob);
+                *flag = self.is_foreign((group, knob));
             }
         }
         foreign
@@ -308,7 +301,7 @@ mod tests {
     #[test]
     fn a_knob_put_back_alone_is_the_users_at_the_second_look_in_a_row() {
         let mut owners = Owners::default();
-        let mut judge = |owner| owners.judge(GroupId(1), Knob::MemoryLow, owner);
+        let mut judge = |owner| owners.judge((GroupId(1), Knob::MemoryLow), owner);
         assert_eq!(judge(Owner::Doubtful), Owner::Doubtful);
         assert_eq!(judge(Owner::Ours), Owner::Ours);
         assert_eq!(judge(Owner::Doubtful), Owner::Doubtful);
@@ -351,10 +344,10 @@ mod tests {
     #[test]
     fn both_block_weights_are_one_intent() {
         let mut owners = Owners::default();
-        owners.give_up(GroupId(1), Knob::IoBfqWeight);
-        assert!(owners.is_foreign(GroupId(1), Knob::IoWeight));
+        owners.give_up((GroupId(1), Knob::IoBfqWeight));
+        assert!(owners.is_foreign((GroupId(1), Knob::IoWeight)));
         assert!(owners.of_group(GroupId(1)).io_weight);
         owners.retain(|_| false);
-        assert!(!owners.is_foreign(GroupId(1), Knob::IoWeight));
+        assert!(!owners.is_foreign((GroupId(1), Knob::IoWeight)));
     }
 }

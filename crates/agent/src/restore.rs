@@ -18,7 +18,7 @@ use justitia_policy::snapshot::GroupId;
 use serde::Serialize;
 
 use crate::apply::writers::Writers;
-use crate::journal::Journal;
+use crate::journal::{Journal, Key};
 use crate::record::same;
 use crate::status::Problem;
 
@@ -137,7 +137,7 @@ pub fn restore(fs: &Fs, journal: &mut Journal, writers: &Writers) -> Restored {
 }
 
 /// Forgets knobs that need nothing more. A failed write of the journal is a problem.
-pub(crate) fn forget(journal: &mut Journal, keys: &[(GroupId, Knob)], problems: &mut Vec<Problem>) {
+pub(crate) fn forget(journal: &mut Journal, keys: &[Key], problems: &mut Vec<Problem>) {
     if let Err(error) = journal.forget(keys) {
         problems.push(Problem::general(&error));
     }
@@ -151,8 +151,8 @@ pub(crate) fn begin(
     fs: &Fs,
     journal: &mut Journal,
     writers: &Writers,
-    concerns: impl Fn((GroupId, Knob)) -> bool,
-    in_flight: impl Fn((GroupId, Knob)) -> bool,
+    concerns: impl Fn(Key) -> bool,
+    in_flight: impl Fn(Key) -> bool,
     restored: &mut Restored,
 ) -> Vec<Return> {
     let mut held: Vec<_> = journal.entries().iter().collect();
@@ -250,7 +250,7 @@ pub(crate) fn find(fs: &Fs, path: &str, id: GroupId) -> Result<Option<Group>, Er
 }
 
 /// The failed writes.
-fn failures(writers: &Writers) -> HashMap<(GroupId, Knob), Problem> {
+fn failures(writers: &Writers) -> HashMap<Key, Problem> {
     let mut outcomes = Vec::new();
     writers.outcomes(&mut outcomes);
     let failed = outcomes

@@ -9,7 +9,7 @@ use justitia_policy::snapshot::{GroupId, WeightSource};
 use justitia_policy::units::Weight;
 
 use super::Applier;
-use crate::journal::Entry;
+use crate::journal::{Entry, Key};
 use crate::observe::Observer;
 use crate::owner::{is_base, owner, told, Ours, Owner};
 use crate::record::same;
@@ -27,18 +27,18 @@ impl Applier {
                 };
                 let told = || {
                     let known = |knob| observer.knob(group, knob);
-                    let [by_runtime, by_systemd] = self.told(observer, group, knob, known);
+                    let [by_runtime, by_systemd] = self.told(observer, (group, knob), known);
                     by_runtime.or(by_systemd)
                 };
                 // A foreign value of a held knob that one of our writes in flight replaced before it was seen.
                 let replaced = self
                     .journal
                     .get(group, knob)
-                    .and_then(|entry| self.owners.missed(group, knob, entry.prior, told()?));
+                    .and_then(|entry| self.owners.missed((group, knob), entry.prior, told()?));
                 missed.extend(replaced.map(|value| (group, knob, value)));
                 let other = || observer.knob(group, knob.sibling()?);
-                let owner = self.owner(group, knob, present, other);
-                if self.owners.judge(group, knob, owner) == Owner::Users {
+                let owner = self.owner((group, knob), present, other);
+                if self.owners.judge((group, knob), owner) == Owner::Users {
                     lost.push((group, knob, present));
                 }
             }
@@ -69,9 +69,9 @@ impl Applier {
             ));
             // systemd derives its own value for a container's scope; in the end the agent leaves the
             // runtime's value.
-            let recorded = self.told_now(observer, group, knob)[0].is_some();
-            let made = recorded || self.is_made(observer, group, knob, value);
-            self.owners.take(group, knob, made);
+            let recorded = self.told_now(observer, (group, knob))[0].is_some();
+            let made = recorded || self.is_made(observer, (group, knob), value);
+            self.owners.take((group, knob), made);
         }
         self.post_priors();
     }
@@ -79,8 +79,7 @@ impl Applier {
     /// The owner of a knob that holds `present`. `other` gives the value of its sibling.
     pub(super) fn owner(
         &self,
-        group: GroupId,
-        knob: Knob,
+        (group, knob): Key,
         present: Value,
         other: impl FnOnce() -> Option<Value>,
     ) -> Owner {
@@ -89,7 +88,7 @@ impl Applier {
         };
         let ours = Ours {
             flying: self.in_flight.get(&(group, knob)).copied(),
-            arrived: self.owners.has_arrived(group, knob),
+            arrived: self.owners.has_arrived((group, knob)),
         };
         owner(knob, entry, ours, present, || {
             let sibling = knob
@@ -116,7 +115,7 @@ impl Applier {
                 let Some(tracked) = tracked.filter(|tracked| !tracked.seen.delegated) else {
                     return false;
                 };
-                let told = || self.told_now(observer, group, knob);
+                let told = || self.told_now(observer, (group, knob));
                 let weight = tracked.seen.weight.map(Weight::get);
                 // The group's own file states its weight, so another value there is another weight.
                 let by_file = tracked.seen.weight_source == WeightSource::IoWeight;
@@ -127,7 +126,7 @@ impl Applier {
         let scans = observer.scans();
         let (unexplained, lost): (Vec<_>, Vec<_>) = lost
             .into_iter()
-            .partition(|&(group, knob, _)| self.owners.must_look(group, knob, scans));
+            .partition(|&(group, knob, _)| self.owners.must_look((group, knob), scans));
         for (group, ..) in unexplained {
             observer.look_again(group);
         }
@@ -137,7 +136,7 @@ impl Applier {
         }
         self.gave_up |= !lost.is_empty();
         for &(group, knob, present) in &lost {
-            self.owners.give_up(group, knob);
+            self.owners.give_up((group, knob));
             observer.set_foreign(group, self.owners.of_group(group));
             observer.know(group, knob, present);
             let path = observer.group(group).map_or("", Group::path);
@@ -154,16 +153,10 @@ impl Applier {
 
     /// True if the group's manager derived this value from its record or its other knob. The knob follows the
     /// record a moment later.
-    pub(super) fn is_made(
-        &self,
-        observer: &Observer,
-        group: GroupId,
-        knob: Knob,
-        value: Value,
-    ) -> bool {
-        let [_, before] = observer.recorded(group);
-        let [before, _] = told(knob, before, || None);
-        let [by_runtime, by_systemd] = self.told_now(observer, group, knob);
+    pub(super) fn is_made(&self, observer: &Observer, key: Key, value: Value) -> bool {
+        let [_, before] = observer.recorded(key.0);
+        let [before, _] = told(key.1, before, || None);
+        let [by_runtime, by_systemd] = self.told_now(observer, key);
         // Defaults agree whether or not somebody derives one from the other.
         let is_default = value == Value::Weight(Weight::DEFAULT.get());
         !is_default && [by_runtime.or(by_systemd), before].contains(&Some(value))
@@ -174,8 +167,7 @@ impl Applier {
     fn told(
         &self,
         observer: &Observer,
-        group: GroupId,
-        knob: Knob,
+        (group, knob): Key,
         present: impl FnOnce(Knob) -> Option<Value>,
     ) -> [Option<Value>; 2] {
         let repeated = || {
@@ -187,8 +179,8 @@ impl Applier {
     }
 
     /// The same, with the other knob's value read now.
-    fn told_now(&self, observer: &Observer, group: GroupId, knob: Knob) -> [Option<Value>; 2] {
-        let read = |knob| observer.group(group)?.read_knob(knob).ok()?;
-        self.told(observer, group, knob, read)
+    fn told_now(&self, observer: &Observer, key: Key) -> [Option<Value>; 2] {
+        let read = |knob| observer.group(key.0)?.read_knob(knob).ok()?;
+        self.told(observer, key, read)
     }
 }

@@ -1,6 +1,7 @@
 //! Checks for limits that are taken for reservations: limits whose sum exceeds the memory, and limits that a
 //! group can reach only by reclaim from others. A limit reserves nothing.
 
+use justitia_cgroup::survey::Known;
 use justitia_cgroup::File;
 use justitia_policy::units::Bytes;
 
@@ -172,11 +173,7 @@ fn memory_not_reserved(facts: &Facts, out: &mut Outcome) -> Option<()> {
 }
 
 /// True if a group has any protection: its own, or that of an ancestor that passes it on.
-fn is_protected(
-    facts: &Facts,
-    group: &GroupFacts,
-    recursive: Option<bool>,
-) -> justitia_cgroup::survey::Known<bool> {
+fn is_protected(facts: &Facts, group: &GroupFacts, recursive: Option<bool>) -> Known<bool> {
     let has = |group: &GroupFacts| {
         let min = group.protection(File::MemoryMin)?;
         Ok(min > Bytes::ZERO || group.protection(File::MemoryLow)? > Bytes::ZERO)

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use justitia_policy::color::Color;
 use justitia_report::error::plain;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::process::{kill_process_group, pidfd_open, Pid, PidfdFlags, Signal};
 
 use super::Target;
@@ -119,11 +120,7 @@ impl Target for Exec {
 }
 
 /// Reads what the child prints until it ends; `None` if it does not end before the deadline. Closes the pipe.
-fn child_ended(
-    child: &mut Child,
-    group: Pid,
-    deadline: Instant,
-) -> Result<Option<Vec<u8>>, rustix::io::Errno> {
+fn child_ended(child: &mut Child, group: Pid, deadline: Instant) -> Result<Option<Vec<u8>>, Errno> {
     let pidfd = pidfd_open(group, PidfdFlags::empty())?;
     let mut printed = Vec::new();
     let mut pipe = child.stdout.take().map(OwnedFd::from);
@@ -141,7 +138,7 @@ fn child_ended(
         }
         let limit = Timespec::try_from(left).ok();
         match poll(&mut polled, limit.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
         let ended = !polled[0].revents().is_empty();
@@ -169,8 +166,8 @@ fn drain(pipe: impl AsFd, printed: &mut Vec<u8>) -> bool {
                 let room = MOST_BYTES - printed.len();
                 printed.extend_from_slice(&block[..read.min(room)]);
             }
-            Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::AGAIN) => return false,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return false,
             Err(_) => return true,
         }
     }
