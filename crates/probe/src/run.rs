@@ -73,6 +73,8 @@ struct Outage {
 }
 
 struct Loop<'a> {
+    config: &'a Config,
+    sampler: Sampler,
     sink: &'a mut dyn Sink,
     tell: &'a mut dyn FnMut(Happening<'_>),
     judge: Judge,
@@ -90,8 +92,9 @@ pub fn run(
     tell: &mut dyn FnMut(Happening<'_>),
 ) -> Result<(), Error> {
     let (sender, receiver) = events;
-    let mut sampler = Sampler::new(config.open.clone(), sender);
     let mut course = Loop {
+        config,
+        sampler: Sampler::new(config.open.clone(), sender),
         sink,
         tell,
         judge: Judge::new(config.objective.clone(), config.window),
@@ -104,9 +107,9 @@ pub fn run(
     course.sink.declare(&value(Color::Red, 0, "starting"))?;
     let mut next = Instant::now();
     loop {
-        sampler.ask(Instant::now());
+        course.sampler.ask(Instant::now());
         next = following(next, config.interval, Instant::now());
-        if !period(config, &mut course, &mut sampler, receiver, next) {
+        if !course.period(receiver, next) {
             break;
         }
     }
@@ -114,69 +117,63 @@ pub fn run(
     Ok(())
 }
 
-/// One period, until `end`; returns false if the probe has to end.
-fn period(
-    config: &Config,
-    course: &mut Loop<'_>,
-    sampler: &mut Sampler,
-    receiver: &Receiver<Event>,
-    end: Instant,
-) -> bool {
-    let mut done = false;
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        match receiver.recv_timeout(left) {
-            Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
-            Ok(Event::Answer { worker, result }) => {
-                if !sampler.answered(worker) || done {
-                    continue;
-                }
-                done = true;
-                match result {
-                    Ok(seen) => {
-                        sampler.worked();
-                        course.measured(&seen);
+impl Loop<'_> {
+    /// One period, until `end`; returns false if the probe has to end.
+    fn period(&mut self, receiver: &Receiver<Event>, end: Instant) -> bool {
+        let mut done = false;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match receiver.recv_timeout(left) {
+                Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
+                Ok(Event::Answer { worker, result }) => {
+                    if !self.sampler.answered(worker) || done {
+                        continue;
                     }
-                    Err(trouble) => {
-                        sampler.failed(Instant::now());
-                        course.lost(&trouble);
+                    done = true;
+                    match result {
+                        Ok(seen) => {
+                            self.sampler.worked();
+                            self.measured(&seen);
+                        }
+                        Err(trouble) => {
+                            self.sampler.failed(Instant::now());
+                            self.lost(&trouble);
+                        }
                     }
                 }
+                Err(RecvTimeoutError::Timeout) => break,
             }
-            Err(RecvTimeoutError::Timeout) => break,
+        }
+        if !done {
+            self.unanswered();
+        }
+        true
+    }
+
+    /// Ends a period in which no answer came.
+    fn unanswered(&mut self) {
+        let (now, timeout) = (Instant::now(), self.config.timeout);
+        let Some(taken) = self.sampler.under_way(now) else {
+            return self.silent();
+        };
+        if taken >= timeout {
+            self.sampler.give_up(now);
+            return self.lost(&Trouble::failed(
+                format!("no answer within {}", time(timeout.as_secs_f64())),
+                "check whether the server hangs; the probe keeps trying",
+            ));
+        }
+        // Neither an answer nor a miss: the answer may still come.
+        let max = self.config.objective.max_latency;
+        if max.is_some_and(|max| taken > max) && self.outage.is_none() {
+            self.measured(&Measurement {
+                latency_seconds: Some(taken.as_secs_f64()),
+                note: Some("no answer yet".to_owned()),
+                ..Measurement::default()
+            });
         }
     }
-    if !done {
-        unanswered(config, course, sampler);
-    }
-    true
-}
 
-/// Ends a period in which no answer came.
-fn unanswered(config: &Config, course: &mut Loop<'_>, sampler: &mut Sampler) {
-    let now = Instant::now();
-    let Some(taken) = sampler.under_way(now) else {
-        return course.silent();
-    };
-    if taken >= config.timeout {
-        sampler.give_up(now);
-        return course.lost(&Trouble::failed(
-            format!("no answer within {}", time(config.timeout.as_secs_f64())),
-            "check whether the server hangs; the probe keeps trying",
-        ));
-    }
-    // Neither an answer nor a miss: the answer may still come.
-    let too_slow = config.objective.max_latency.is_some_and(|max| taken > max);
-    if too_slow && course.outage.is_none() {
-        course.measured(&Measurement {
-            latency_seconds: Some(taken.as_secs_f64()),
-            note: Some("no answer yet".to_owned()),
-            ..Measurement::default()
-        });
-    }
-}
-
-impl Loop<'_> {
     fn measured(&mut self, seen: &Measurement) {
         if let Some(outage) = self.outage.take() {
             let after = outage.since.elapsed();
