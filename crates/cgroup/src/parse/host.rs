@@ -7,7 +7,7 @@
 use justitia_policy::cost::DiskCounters;
 
 use super::mountinfo::unescape;
-use super::{disk, io, keyed, lines, number, words};
+use super::{disk, flat, io, lines, number, words};
 use crate::Device;
 
 /// Bytes of a sector in `/proc/diskstats` and `size`, whatever the disk's own are.
@@ -107,26 +107,13 @@ pub fn io_cost(text: &[u8]) -> Vec<Device> {
     lines(text).filter_map(enabled).collect()
 }
 
-/// Counts of `cgroup.stat`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Descendants {
+keyed_file! {
+    /// Counts of `cgroup.stat`.
+    pub struct Descendants of u64, by descendants from flat;
     /// Cgroups below that live.
-    pub living: Option<u64>,
+    living = b"nr_descendants",
     /// Removed cgroups below that still exist, because something holds them.
-    pub dying: Option<u64>,
-}
-
-/// Parses `cgroup.stat`.
-pub fn descendants(text: &[u8]) -> Descendants {
-    let mut counts = Descendants::default();
-    for (key, value) in keyed(text, b' ') {
-        match key {
-            b"nr_descendants" => counts.living = Some(value),
-            b"nr_dying_descendants" => counts.dying = Some(value),
-            _ => {}
-        }
-    }
-    counts
+    dying = b"nr_dying_descendants",
 }
 
 #[cfg(test)]

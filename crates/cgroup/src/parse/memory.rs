@@ -6,40 +6,20 @@
 use justitia_policy::snapshot::Memory;
 use justitia_policy::units::{Bytes, Limit};
 
-use super::{keyed, lines, number, words};
+use super::{flat, lines, number, words};
 
-/// The lines of `memory.stat` that Justitia uses.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the kernel's names")]
-pub struct MemoryStat {
-    pub anon: Option<u64>,
-    pub file: Option<u64>,
-    pub shmem: Option<u64>,
-    pub file_mapped: Option<u64>,
-    pub file_dirty: Option<u64>,
-    pub file_writeback: Option<u64>,
-    pub workingset_refault_file: Option<u64>,
-    pub workingset_activate_file: Option<u64>,
-}
-
-/// Parses `memory.stat`.
-pub fn stat(text: &[u8]) -> MemoryStat {
-    let mut stat = MemoryStat::default();
-    for (key, value) in keyed(text, b' ') {
-        let field = match key {
-            b"anon" => &mut stat.anon,
-            b"file" => &mut stat.file,
-            b"shmem" => &mut stat.shmem,
-            b"file_mapped" => &mut stat.file_mapped,
-            b"file_dirty" => &mut stat.file_dirty,
-            b"file_writeback" => &mut stat.file_writeback,
-            b"workingset_refault_file" => &mut stat.workingset_refault_file,
-            b"workingset_activate_file" => &mut stat.workingset_activate_file,
-            _ => continue,
-        };
-        *field = Some(value);
-    }
-    stat
+keyed_file! {
+    /// The lines of `memory.stat` that Justitia uses.
+    #[allow(missing_docs, reason = "the kernel's names")]
+    pub struct MemoryStat of u64, by stat from flat;
+    anon = b"anon",
+    file = b"file",
+    shmem = b"shmem",
+    file_mapped = b"file_mapped",
+    file_dirty = b"file_dirty",
+    file_writeback = b"file_writeback",
+    workingset_refault_file = b"workingset_refault_file",
+    workingset_activate_file = b"workingset_activate_file",
 }
 
 impl MemoryStat {
@@ -71,58 +51,42 @@ pub fn limit(text: &[u8]) -> Option<Limit> {
     }
 }
 
-/// The counters of `memory.events`: how often each event happened in the group or below it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MemoryEvents {
+keyed_file! {
+    /// The counters of `memory.events`: how often each event happened in the group or below it.
+    pub struct MemoryEvents of u64, by events from flat;
     /// Reclaimed although below `memory.low`.
-    pub low: Option<u64>,
+    low = b"low",
     /// Throttled above `memory.high`.
-    pub high: Option<u64>,
+    high = b"high",
     /// About to exceed `memory.max`.
-    pub max: Option<u64>,
+    max = b"max",
     /// At the limit with nothing left to reclaim.
-    pub oom: Option<u64>,
+    oom = b"oom",
     /// Processes killed.
-    pub oom_kill: Option<u64>,
+    oom_kill = b"oom_kill",
 }
 
-/// Parses `memory.events`.
-pub fn events(text: &[u8]) -> MemoryEvents {
-    let mut events = MemoryEvents::default();
-    for (key, value) in keyed(text, b' ') {
-        match key {
-            b"low" => events.low = Some(value),
-            b"high" => events.high = Some(value),
-            b"max" => events.max = Some(value),
-            b"oom" => events.oom = Some(value),
-            b"oom_kill" => events.oom_kill = Some(value),
-            _ => {}
-        }
-    }
-    events
-}
-
-/// The lines of `/proc/meminfo` that Justitia uses, in bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MemInfo {
-    /// `MemTotal`.
-    pub total: Option<Bytes>,
-    /// `MemFree`.
-    pub free: Option<Bytes>,
-    /// `Cached`: page cache and shmem, without block devices' own pages.
-    pub cached: Option<Bytes>,
-    /// `Buffers`: block devices' own pages.
-    pub buffers: Option<Bytes>,
-    /// `Shmem`.
-    pub shmem: Option<Bytes>,
-    /// `MemAvailable`: memory available without swapping.
-    pub available: Option<Bytes>,
-    /// `AnonPages`.
-    pub anon: Option<Bytes>,
-    /// `Dirty`.
-    pub dirty: Option<Bytes>,
-    /// `SwapTotal`.
-    pub swap_total: Option<Bytes>,
+keyed_file! {
+    /// The lines of `/proc/meminfo` that Justitia uses, in bytes.
+    pub struct MemInfo of Bytes, by meminfo from in_kib;
+    /// All memory.
+    total = b"MemTotal:",
+    /// Free memory.
+    free = b"MemFree:",
+    /// Page cache and shmem, without block devices' own pages.
+    cached = b"Cached:",
+    /// Block devices' own pages.
+    buffers = b"Buffers:",
+    /// Shared memory and tmpfs.
+    shmem = b"Shmem:",
+    /// Memory available without swapping.
+    available = b"MemAvailable:",
+    /// Mapped anonymous pages.
+    anon = b"AnonPages:",
+    /// Dirty page cache.
+    dirty = b"Dirty:",
+    /// Swap space.
+    swap_total = b"SwapTotal:",
 }
 
 impl MemInfo {
@@ -132,30 +96,13 @@ impl MemInfo {
     }
 }
 
-/// Parses `/proc/meminfo`.
-pub fn meminfo(text: &[u8]) -> MemInfo {
-    let mut info = MemInfo::default();
-    for line in lines(text) {
+/// Keys and values of `/proc/meminfo`, which has KiB.
+fn in_kib(text: &[u8]) -> impl Iterator<Item = (&[u8], Bytes)> {
+    lines(text).filter_map(|line| {
         let mut words = words(line);
-        let field = match words.next() {
-            Some(b"MemTotal:") => &mut info.total,
-            Some(b"MemFree:") => &mut info.free,
-            Some(b"Cached:") => &mut info.cached,
-            Some(b"Buffers:") => &mut info.buffers,
-            Some(b"Shmem:") => &mut info.shmem,
-            Some(b"MemAvailable:") => &mut info.available,
-            Some(b"AnonPages:") => &mut info.anon,
-            Some(b"Dirty:") => &mut info.dirty,
-            Some(b"SwapTotal:") => &mut info.swap_total,
-            _ => continue,
-        };
-        *field = words
-            .next()
-            .and_then(number)
-            .and_then(|kib| kib.checked_mul(1024))
-            .map(Bytes);
-    }
-    info
+        let (key, kib) = (words.next()?, number(words.next()?)?);
+        Some((key, Bytes(kib.checked_mul(1024)?)))
+    })
 }
 
 /// A zone of `/proc/zoneinfo`, in pages.

@@ -6,6 +6,34 @@
 
 use justitia_policy::knob::{Kind, Knob, Value};
 
+/// A file of keys and values: a field for each key that Justitia uses, `None` without its line. `$entries` yields
+/// keys and values.
+macro_rules! keyed_file {
+    (
+        $(#[$about:meta])*
+        pub struct $name:ident of $value:ty, by $parse:ident from $entries:expr;
+        $($(#[$doc:meta])* $field:ident = $key:literal,)*
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: Option<$value>,)*
+        }
+
+        /// Parses the file.
+        pub fn $parse(text: &[u8]) -> $name {
+            let mut found = $name::default();
+            for (key, value) in $entries(text) {
+                match key {
+                    $($key => found.$field = Some(value),)*
+                    _ => {}
+                }
+            }
+            found
+        }
+    };
+}
+
 pub mod color;
 pub mod disk;
 pub mod files;
@@ -56,6 +84,11 @@ pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty())
+}
+
+/// Keys and values of a flat keyed file of a cgroup.
+pub(crate) fn flat(text: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
+    keyed(text, b' ')
 }
 
 /// Keys and values of a file's lines: `key value` in a flat keyed file, `key: value` in `/proc`.
