@@ -203,10 +203,8 @@ impl Observer {
 
     /// Groups with a weight.
     pub fn managed(&self) -> usize {
-        self.tracked
-            .iter()
-            .filter(|tracked| tracked.seen.weight.is_some())
-            .count()
+        let managed = |tracked: &&Tracked| tracked.seen.weight.is_some();
+        self.tracked.iter().filter(managed).count()
     }
 
     /// Notes whether some group contended in the step that was made of the last look.
@@ -264,12 +262,8 @@ impl Observer {
     /// Growth of a group's memory other than page cache since the last look.
     pub fn non_file_growth(&mut self, id: GroupId) -> Option<Bytes> {
         let tracked = &self.tracked[*self.index.get(&id)?];
-        let now = tracked
-            .group
-            .gauges(Want::MEMORY, &mut self.buffer)
-            .ok()?
-            .memory;
-        Some(now.non_file()? - tracked.seen.non_file()?)
+        let now = tracked.group.gauges(Want::MEMORY, &mut self.buffer).ok()?;
+        Some(now.memory.non_file()? - tracked.seen.non_file()?)
     }
 
     /// Observes the host once.
@@ -303,12 +297,10 @@ impl Observer {
         });
         observation.snapshot.host = self.fs.read_host();
         self.swap = observation.snapshot.host.swap > Some(Bytes::ZERO);
-        let there = self
-            .tracked
-            .iter()
-            .filter(|tracked| tracked.inner || !tracked.gone);
         let groups = &mut observation.snapshot.groups;
         groups.reserve_exact(self.tracked.len());
+        let tracked = self.tracked.iter();
+        let there = tracked.filter(|tracked| tracked.inner || !tracked.gone);
         groups.extend(there.map(|tracked| tracked.seen.clone()));
         observation
     }
@@ -358,11 +350,8 @@ impl Observer {
     /// Rebuilds the list after the groups changed, keeping what is known of those that stay.
     fn retrack(&mut self) -> Change {
         let mut change = Change::default();
-        let mut old: HashMap<GroupId, Tracked> = self
-            .tracked
-            .drain(..)
-            .map(|tracked| (tracked.seen.id, tracked))
-            .collect();
+        let old = self.tracked.drain(..);
+        let mut old: HashMap<_, _> = old.map(|tracked| (tracked.seen.id, tracked)).collect();
         // Ids by path of this round only: paths are recycled.
         let mut by_path: HashMap<String, GroupId> = HashMap::new();
         self.index.clear();

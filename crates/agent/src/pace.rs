@@ -125,11 +125,8 @@ impl Pace {
         if !applied {
             return;
         }
-        for write in plan
-            .writes
-            .iter()
-            .filter(|write| write.knob == Knob::MemoryHigh)
-        {
+        let writes = plan.writes.iter();
+        for write in writes.filter(|write| write.knob == Knob::MemoryHigh) {
             let id = write.group;
             let finite = matches!(write.value, Value::Limit(Limit::Bytes(_)));
             if !finite {
@@ -236,11 +233,8 @@ impl Pace {
         let after = self
             .guarded
             .map_or(GroupId(0), |GroupId(id)| GroupId(id.wrapping_add(1)));
-        let turn = self
-            .throttled
-            .range(after..)
-            .chain(self.throttled.range(..after));
-        for &group in turn.take(GUARD_GROUPS) {
+        let (first, then) = (self.throttled.range(after..), self.throttled.range(..after));
+        for &group in first.chain(then).take(GUARD_GROUPS) {
             self.guarded = Some(group);
             if observer.non_file_growth(group) >= Some(GUARD_BYTES) {
                 return true;

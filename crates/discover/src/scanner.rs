@@ -194,11 +194,8 @@ impl Scanner {
     /// True if the records of a user's runtime count for the cgroup at a path.
     fn is_users(&self, path: &str, standing: Standing) -> bool {
         let trusted = || oci::user_of(path).filter(|uid| self.trust.contains(uid));
-        let owns = |uid| {
-            self.fs
-                .owner(path, None)
-                .is_ok_and(|owner| owner.uid == uid)
-        };
+        let owner = || self.fs.owner(path, None);
+        let owns = |uid| owner().is_ok_and(|owner| owner.uid == uid);
         standing == Standing::Inside || trusted().is_some_and(owns)
     }
 
@@ -427,10 +424,8 @@ impl Scanner {
         if standing == Standing::Inside {
             return false;
         }
-        let weight = self
-            .fs
-            .open(path)
-            .and_then(|group| self.file_weight(&group, standing));
+        let group = self.fs.open(path);
+        let weight = group.and_then(|group| self.file_weight(&group, standing));
         weight.map_or(known, |weight| weight.is_some())
     }
 
@@ -585,9 +580,6 @@ fn last(path: &str) -> &str {
 
 /// The only item, if there is exactly one.
 fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
-    let first = items.next();
-    if items.next().is_some() {
-        return None;
-    }
-    first
+    let first = items.next()?;
+    items.next().is_none().then_some(first)
 }

@@ -304,11 +304,8 @@ fn of_prometheus(args: &PrometheusArgs, timeout: Duration) -> Result<Made, Error
 }
 
 fn of_exec(args: &ExecArgs, timeout: Duration, running: &exec::Running) -> Result<Open, Error> {
-    if args
-        .command
-        .first()
-        .is_none_or(|program| program.is_empty())
-    {
+    let program = args.command.first();
+    if program.is_none_or(|program| program.is_empty()) {
         return Err(Error::usage(
             "the command has no program",
             "give a program and its arguments after --",

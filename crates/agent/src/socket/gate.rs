@@ -36,10 +36,8 @@ pub fn set(path: &Path, on: bool) -> Result<Report> {
     })?;
     let report = later_report(path, before)?;
     if on && report.gate.is_none() {
-        let problem = report
-            .problems
-            .iter()
-            .find(|p| p.cause.starts_with("gate:"));
+        let mut problems = report.problems.iter();
+        let problem = problems.find(|problem| problem.cause.starts_with("gate:"));
         return Err(problem.map_or_else(
             || Error::failed("the agent does not hold the gate", "see its log"),
             |problem| Error::environment(&problem.cause, &problem.remedy),

@@ -128,15 +128,11 @@ fn could_be_free(snapshot: &Snapshot, path: &str) -> Option<Bytes> {
     let host = &snapshot.host;
     let all = host.free? + host.file? - host.high_watermark?;
     // Only an amount that is certainly too much is refused: unknown mapped pages are not counted.
-    let leaves = snapshot
-        .groups
-        .iter()
-        .filter(|group| group.weight.is_some());
+    let groups = snapshot.groups.iter();
+    let leaves = groups.filter(|group| group.weight.is_some());
     let mapped: Bytes = leaves.filter_map(|group| group.memory.file_mapped).sum();
-    let others = snapshot
-        .reservations
-        .iter()
-        .filter(|known| known.path != path);
+    let others = snapshot.reservations.iter();
+    let others = others.filter(|known| known.path != path);
     Some(all - mapped - others.map(|known| known.bytes).sum())
 }
 

@@ -151,11 +151,8 @@ impl Records {
         self.by_id.clear();
         self.pods = Pods::default();
         for (dir, record) in &self.by_directory {
-            if let Some(of) = record
-                .pod
-                .as_ref()
-                .filter(|_| record.author == Author::Root)
-            {
+            let pod = record.pod.as_ref();
+            if let Some(of) = pod.filter(|_| record.author == Author::Root) {
                 self.pods.add_pod(&of.uid, of.pod.clone());
                 if let Some(container) = &of.container {
                     self.pods.add_container(&record.id, &of.uid, container);

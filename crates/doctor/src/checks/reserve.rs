@@ -115,26 +115,20 @@ const HARDLY_BEGUN: f64 = 0.1;
 fn memory_not_reserved(facts: &Facts, out: &mut Outcome) -> Option<()> {
     let groups = out.memory_groups(facts)?;
     let recursive = out.known(facts.recursive_protection());
-    let mut unreserved: Vec<(&GroupFacts, Bytes, Bytes)> = Vec::new();
-    for group in groups.iter().skip(1) {
-        let Some(Some(limit)) = out.known(group.own_limit()) else {
-            continue;
-        };
+    let unreserved = |group| {
+        let limit = out.known(GroupFacts::own_limit(group))??;
         // Only the topmost limits count: the groups below share them.
         let above = facts
             .ancestors(group)
             .any(|above| above.own_limit().is_ok_and(|limit| limit.is_some()));
         if above || out.known(is_protected(facts, group, recursive)) != Some(false) {
-            continue;
+            return None;
         }
-        let Some(Some(current)) = out.known(group.current.clone()) else {
-            continue;
-        };
-        let headroom = limit - current;
-        if headroom >= LEAST_HEADROOM {
-            unreserved.push((group, limit, headroom));
-        }
-    }
+        let headroom = limit - out.known(group.current.clone())??;
+        (headroom >= LEAST_HEADROOM).then_some((group, limit, headroom))
+    };
+    let groups = groups.iter().skip(1);
+    let unreserved: Vec<(&GroupFacts, Bytes, Bytes)> = groups.filter_map(unreserved).collect();
     let all: Bytes = unreserved.iter().map(|(.., headroom)| *headroom).sum();
     let free = out.known(facts.meminfo(|info| info.free, "MemFree"))?;
     if all <= free {

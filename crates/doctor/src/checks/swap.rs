@@ -7,7 +7,7 @@ use justitia_policy::units::{Bytes, Limit};
 
 use super::{about, percent};
 use crate::check::{Check, Outcome, Severity, Subject};
-use crate::facts::Facts;
+use crate::facts::{Facts, GroupFacts};
 use crate::remedy;
 
 pub(crate) const NONE: Check = Check {
@@ -77,35 +77,31 @@ fn unlimited(facts: &Facts, out: &mut Outcome) -> Option<()> {
     if swaps.is_empty() {
         return None;
     }
-    let groups = out.memory_groups(facts)?;
-    for group in groups.iter().skip(1) {
-        let Some(limit) = out
-            .known(group.max.clone())
-            .flatten()
-            .and_then(Limit::bytes)
-        else {
-            continue;
-        };
-        if out.known(group.swap_max.clone()).flatten() != Some(Limit::Max) {
-            continue;
-        }
-        let Some(Some(used)) = out.known(group.swap.clone()) else {
-            continue;
-        };
-        if used.as_f64() < SWAPPED * limit.as_f64() || used == Bytes::ZERO {
-            continue;
-        }
-        let evidence = format!(
-            "limited to {limit} of memory, and uses {used} of swap besides, {} of that limit, \
-                     without a bound",
-            percent(used, limit)
-        );
-        out.find(about(group), evidence)
-            .bytes("limit_bytes", limit)
-            .bytes("swap_bytes", used)
-            .remedy(remedy::set(facts, group, File::MemorySwapMax, used))
-            .remedy(remedy::write(facts, group, File::MemorySwapMax, "0"));
+    for group in out.memory_groups(facts)?.iter().skip(1) {
+        swaps_besides(facts, group, out);
     }
+    Some(())
+}
+
+fn swaps_besides(facts: &Facts, group: &GroupFacts, out: &mut Outcome) -> Option<()> {
+    let limit = out.known(group.max.clone())??.bytes()?;
+    if out.known(group.swap_max.clone())?? != Limit::Max {
+        return None;
+    }
+    let used = out.known(group.swap.clone())??;
+    if used.as_f64() < SWAPPED * limit.as_f64() || used == Bytes::ZERO {
+        return None;
+    }
+    let evidence = format!(
+        "limited to {limit} of memory, and uses {used} of swap besides, {} of that limit, \
+                     without a bound",
+        percent(used, limit)
+    );
+    out.find(about(group), evidence)
+        .bytes("limit_bytes", limit)
+        .bytes("swap_bytes", used)
+        .remedy(remedy::set(facts, group, File::MemorySwapMax, used))
+        .remedy(remedy::write(facts, group, File::MemorySwapMax, "0"));
     Some(())
 }
 
