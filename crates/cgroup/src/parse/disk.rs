@@ -3,8 +3,10 @@
 
 use justitia_policy::cost::{CostModel, DiskCounters};
 
-use super::host::SECTOR;
 use super::{number, words};
+
+/// Bytes of a sector in `stat`, whatever the disk's own are.
+const SECTOR: u64 = 512;
 
 /// `/sys/block/NAME/stat`: reads, merged, sectors, ms; the same for writes; in flight, ms busy.
 pub fn stat(text: &[u8]) -> Option<DiskCounters> {

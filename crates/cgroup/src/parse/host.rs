@@ -2,16 +2,13 @@
 //! `/proc/self/mountinfo`, `queue/scheduler`, `lru_gen/enabled`, and the root's `io.cost.qos` and
 //! `cgroup.stat`.
 //!
-//! Units: bytes; sectors of these files are always 512 bytes.
+//! Units: bytes.
 
 use justitia_policy::cost::DiskCounters;
 
 use super::mountinfo::unescape;
 use super::{disk, flat, io, lines, number, words};
 use crate::Device;
-
-/// Bytes of a sector in `/proc/diskstats` and `size`, whatever the disk's own are.
-pub const SECTOR: u64 = 512;
 
 /// One line of `/proc/swaps`.
 #[derive(Debug, Clone, PartialEq, Eq)]
