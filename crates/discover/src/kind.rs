@@ -75,11 +75,8 @@ pub fn managed_by_weight(path: &str) -> Option<Named> {
     let (parent, last) = path.rsplit_once('/')?;
     let of_user = || {
         let name = last.strip_prefix("user-")?.strip_suffix(".slice")?;
-        let uid = name
-            .parse::<u32>()
-            .ok()
-            .filter(|_| parent == "/user.slice")?;
-        Some(named(Kind::Group, format!("user-{uid}")))
+        let uid: u32 = name.parse().ok()?;
+        (parent == "/user.slice").then(|| named(Kind::Group, format!("user-{uid}")))
     };
     service(last).or_else(of_user)
 }

@@ -149,15 +149,12 @@ impl Walk<'_> {
         let bytes = |text: &[u8]| single(text).map(Bytes);
         let is_threaded = |text: &[u8]| Some(text.trim_ascii() == b"threaded");
         let counts = |text: &[u8]| Some(memory::events(text));
+        let managed = self.managed.as_ref().map_err(Clone::clone);
         let facts = GroupFacts {
             parent,
             children: Vec::new(),
             workload,
-            managed: self
-                .managed
-                .as_ref()
-                .map(|paths| paths.contains(&path))
-                .map_err(Clone::clone),
+            managed: managed.map(|paths| paths.contains(&path)),
             threaded: known(inner, File::CgroupType, buffer, is_threaded)?
                 .map(Option::unwrap_or_default),
             min: known(inner, File::MemoryMin, buffer, memory::limit)?,

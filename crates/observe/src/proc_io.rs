@@ -46,8 +46,6 @@ pub struct ProcIo {
     places: HashMap<GroupId, usize>,
     /// For each of them, the index of its nearest ancestor among them.
     above: Vec<Option<usize>>,
-    /// Processes found in this sample.
-    found: Vec<(u32, GroupId)>,
     /// Processes that were found to have ended in this sample.
     ended: HashSet<u32>,
     sample: u64,
@@ -95,7 +93,6 @@ impl ProcIo {
             accounts: Vec::new(),
             places: HashMap::new(),
             above: Vec::new(),
-            found: Vec::new(),
             ended: HashSet::new(),
             sample: 0,
             buffer: Buffer::new(),
@@ -147,9 +144,9 @@ impl ProcIo {
             .collect();
     }
 
-    /// Finds the processes of a group's subtree, without the subtrees of other listed groups. Returns false
-    /// if it cannot, or if the group has more than `MOST_BELOW` cgroups below it.
-    fn find(&mut self, group: &Group) -> bool {
+    /// Appends the processes of a group's subtree to `found`, without the subtrees of other listed groups. Returns
+    /// false if it cannot, or if the group has more than `MOST_BELOW` cgroups below it.
+    fn find(&mut self, group: &Group, found: &mut Vec<(u32, GroupId)>) -> bool {
         let id = group.id();
         let mut pids = Vec::new();
         if group.pids(&mut self.buffer, &mut pids).is_err() {
@@ -180,7 +177,7 @@ impl ProcIo {
                 }
             }
         }
-        self.found.extend(pids.into_iter().map(|pid| (pid, id)));
+        found.extend(pids.into_iter().map(|pid| (pid, id)));
         true
     }
 
@@ -369,25 +366,23 @@ impl TrafficSource for ProcIo {
         self.sample += 1;
         self.list(groups);
         let now = self.fs.now_boottime();
-        self.found.clear();
+        let mut found = Vec::new();
         for (at, watched) in groups.iter().enumerate() {
             if watched.active {
                 let account = &mut self.accounts[at];
                 account.unreadable = false;
                 account.sample = self.sample;
-                if !self.find(watched.group) {
+                if !self.find(watched.group, &mut found) {
                     self.unreadable(watched.group.id());
                 }
             }
         }
         // Parents before children: a child that was waited for is then found missing no later than its
         // parent's jump is seen. Pids ascend, except where they wrap around.
-        let mut found = std::mem::take(&mut self.found);
         found.sort_unstable();
-        for &(pid, group) in &found {
+        for (pid, group) in found {
             self.look(pid, group);
         }
-        self.found = found;
         self.look_after_the_missing();
         self.find_new_parents();
         self.book();

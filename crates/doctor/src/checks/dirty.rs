@@ -59,17 +59,13 @@ fn slow_disk(facts: &Facts, out: &mut Outcome) -> Option<()> {
     let limit = out.known(limit(facts))?;
     let disks = out.known(facts.disks())?;
     for disk in disks {
-        let (speed, how) = if let Some(speed) = measured(facts, disk) {
-            (speed, "as measured just now")
-        } else {
-            let Some(spins) = out.known(disk.rotational.clone()) else {
-                continue;
-            };
-            if spins {
-                (SPINNING, "assumed for a rotational disk")
-            } else {
-                (SOLID, "assumed for a solid-state disk")
-            }
+        let (speed, how) = match measured(facts, disk) {
+            Some(speed) => (speed, "as measured just now"),
+            None => match out.known(disk.rotational.clone()) {
+                Some(true) => (SPINNING, "assumed for a rotational disk"),
+                Some(false) => (SOLID, "assumed for a solid-state disk"),
+                None => continue,
+            },
         };
         let wait_s = limit.as_f64() / speed;
         if wait_s <= PATIENCE_S {

@@ -156,10 +156,13 @@ fn features(facts: &Facts, out: &mut Outcome) -> Option<()> {
         }
     }
     for (controller, v1_name) in [("memory", "memory"), ("io", "blkio")] {
-        let missing = match &facts.host.controllers {
-            Ok(Some(have)) => !have.iter().any(|have| have == controller),
-            _ => false,
-        };
+        let have = facts
+            .host
+            .controllers
+            .as_ref()
+            .ok()
+            .and_then(Option::as_ref);
+        let missing = have.is_some_and(|have| !have.iter().any(|have| have == controller));
         // A controller on cgroup v1 is another check's finding.
         if missing && facts.v1_mount(v1_name).is_none() {
             lacks(

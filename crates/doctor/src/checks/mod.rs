@@ -51,9 +51,8 @@ fn largest(mut parts: Vec<(&str, Bytes)>) -> String {
     const SHOWN: usize = 3;
     parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     let rest = parts.len().saturating_sub(SHOWN);
-    let shown: Vec<String> = parts
-        .iter()
-        .take(SHOWN)
+    let shown = parts.iter().take(SHOWN);
+    let shown: Vec<String> = shown
         .map(|(name, bytes)| format!("{name} {bytes}"))
         .collect();
     match rest {

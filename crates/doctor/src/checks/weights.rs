@@ -49,15 +49,14 @@ pub(crate) const WRITEBACK_NOT_CHARGED: Check = Check {
 
 /// A weight other than the default: as the owner stated it, or in a group's files.
 fn set_weight(group: &GroupFacts, out: &mut Outcome) -> Option<u32> {
-    let files = [group.bfq_weight.clone(), group.io_weight.clone()];
-    let asked = out.known(group.asked.clone()).flatten();
-    let [bfq, io] = files.map(|known| out.known(known).flatten());
-    asked
-        .map(|(weight, _)| weight.get())
-        .into_iter()
-        .chain(bfq)
-        .chain(io)
-        .find(|weight| *weight != Weight::DEFAULT.get())
+    let asked = group
+        .asked
+        .clone()
+        .map(|asked| asked.map(|(weight, _)| weight.get()));
+    let stated = [asked, group.bfq_weight.clone(), group.io_weight.clone()];
+    let stated = stated.map(|known| out.known(known).flatten());
+    let mut stated = stated.into_iter().flatten();
+    stated.find(|weight| *weight != Weight::DEFAULT.get())
 }
 
 fn not_enforced(facts: &Facts, out: &mut Outcome) -> Option<()> {

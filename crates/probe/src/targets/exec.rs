@@ -143,11 +143,7 @@ fn child_ended(child: &mut Child, group: Pid, deadline: Instant) -> Result<Optio
         }
         let ended = !polled[0].revents().is_empty();
         // The command's output up to its end is in the pipe by now.
-        let closed = match &pipe {
-            Some(pipe) => drain(pipe, &mut printed),
-            None => false,
-        };
-        if closed {
+        if pipe.as_ref().is_some_and(|pipe| drain(pipe, &mut printed)) {
             pipe = None;
         }
         if ended {
