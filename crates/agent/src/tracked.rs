@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use justitia_cgroup::{
-    is_near, Activity, Buffer, CgroupFs, Device, Error, Gauges, Group, Want,
-};
+use justitia_cgroup::{is_near, Activity, Buffer, CgroupFs, Device, Error, Gauges, Group, Want};
 use justitia_policy::snapshot::{
     self, Ages, CacheCounters, GroupId, Knobs, Snapshot, Traffic, WeightSource,
 };
