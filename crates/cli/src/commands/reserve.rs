@@ -133,7 +133,7 @@ mod tests {
             "512.0 MiB reserved for /app/db, for 60 s\n"
         );
         reserved.managed = false;
-        assert!(words(&reserved).contains("not managed"));
+        assert!(words(&reserved).contains("nothing in it is managed"));
         reserved.bytes = Bytes::ZERO;
         assert!(words(&reserved).starts_with("no memory is reserved"));
     }

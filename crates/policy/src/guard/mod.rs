@@ -59,7 +59,8 @@ const BATCH_DIVISOR: u64 = 8;
 const BATCH_MOST: Bytes = Bytes(1 << 30);
 /// Less is not worth a write.
 const BATCH_LEAST: Bytes = Bytes::mib(1);
-/// A group that holds this part of its share is limited at the share while something is reserved.
+/// A group that holds more than this part of its share is limited at the share while something is reserved. A group that
+/// rests demands a quarter more than it holds, so it is not, unless it holds more than its part by weight.
 const NEAR_SHARE: f64 = 0.8;
 /// Memory was reserved anew if its time left fell by this many seconds more than have passed.
 const SHORTER_S: f64 = 1.0;
@@ -189,11 +190,8 @@ pub(crate) fn limit_at_shares(need: &Need, members: &mut [Member], pool: Pool) {
     for member in members.iter_mut().filter(|m| m.leaf) {
         let threshold = member.decision.threshold();
         let near = |held: Bytes| held > threshold.scale(NEAR_SHARE);
-        // A group that rests takes nothing of what is reserved.
-        let asks = !member.memo.activity.rests() || member.contends();
-        let holds = asks
-            && !need.owners.contains(&member.group.id)
-            && member.group.memory.file.is_some_and(near);
+        let holds =
+            !need.owners.contains(&member.group.id) && member.group.memory.file.is_some_and(near);
         let limit = holds.then(|| member.limit_for(threshold)).flatten();
         let high = member.decision.high;
         if let Some(limit) = limit.filter(|limit| high.is_none_or(|(high, _)| *limit < high)) {

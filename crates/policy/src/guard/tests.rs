@@ -438,3 +438,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_group_that_rests_within_its_share_is_not_limited_for_a_reservation() {
+    let mut snapshot = machine(5, &[(103, 20), (117, 20), (701, 20)]);
+    reserve_for(&mut snapshot, "/later", 100);
+    let (mut state, mut plan) = (State::default(), crate::Plan::default());
+    for _ in 0..3 {
+        (state, plan) = step(&state, &snapshot, &Config::default(), SECOND);
+    }
+    let limited = plan
+        .writes
+        .iter()
+        .filter(|write| write.knob == Knob::MemoryHigh);
+    let limited: Vec<GroupId> = limited.map(|write| write.group).collect();
+    assert_eq!(limited, [GroupId(3)]);
+}
