@@ -8,6 +8,9 @@ const SLOW: u64 = 2;
 /// The limits of four equal writers that write this fast after 60 s, and the last plan. Each uses these disks.
 fn limits(devices: [&[u64]; 4], bytes_per_s: [u64; 4]) -> (Vec<Limit>, Plan) {
     let (config, mut snapshot) = (Config::default(), contended());
+    // An inner group with much dirty memory must not be taken for one that competes.
+    snapshot.groups[0].memory.file = Some(Bytes::mib(596));
+    snapshot.groups[0].memory.file_dirty = Some(Bytes::mib(80));
     for (group, devices) in snapshot.groups[1..].iter_mut().zip(devices) {
         group.weight = Some(Weight::DEFAULT);
         group.devices = devices.to_vec();
