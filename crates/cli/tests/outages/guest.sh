@@ -97,9 +97,9 @@ dd if=/dev/zero of=/data/cached bs=1M count=96 status=none
     frozen 1
     await near stale; await far stale
     keep frozen
-    $justitia weight /app/near 800 >/dev/null
     echo "@ status-before"
     timeout 60 $justitia status --json
+    $justitia weight /app/near 800 >/dev/null
     echo "@ slowest-answer-ms"
     slowest=0
     for look in {1..10}; do
