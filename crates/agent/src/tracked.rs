@@ -42,15 +42,15 @@ const SETS_UP: Duration = Duration::from_secs(10);
 /// Stall below this, microseconds per full read, is no activity.
 const QUIET_STALL_US: u64 = 1_000;
 
-/// Bytes that one look at a group's devices adds at most, so that neither its past nor a burst outweighs the rest.
+/// One look at a group's devices adds at most this many bytes, so that a burst or a long past counts no more than a look.
 const LOOKED: f64 = (1 << 20) as f64;
 /// The bytes of earlier looks count this part at each look.
 const FADES: f64 = 0.5;
-/// A group uses a device that carries this part of its bytes, until that falls below the second part. Code and logs of a
-/// container often lie on another disk than its data.
+/// A group uses a disk once that carries the first part of its bytes, until it carries less than the second. Code and
+/// logs of a container often lie on another disk than its data.
 const USED: (f64, f64) = (1.0 / 16.0, 1.0 / 64.0);
-/// Bytes below stacked devices that do not appear on a disk, as a part of those that do: more are lost on the way down,
-/// as with dm-crypt and RAID 5, whose writes the kernel makes in a thread of its own.
+/// If stacked devices carry more than this times the bytes that disks carry for a group, some bytes reach their disk in
+/// nobody's name: the kernel writes through dm-crypt and RAID 5 in a thread of its own.
 const LOST: f64 = 1.5;
 /// Stands for the disk of a group that moves nothing to or from block devices.
 const NO_DEVICE: u64 = 0;
