@@ -15,6 +15,7 @@ pub mod agent;
 pub mod apply;
 pub mod colors;
 pub mod config;
+mod devices;
 mod disks;
 pub mod handover;
 pub mod journal;

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use justitia_cgroup::{is_near, Activity, Buffer, CgroupFs, Device, Error, Gauges, Group, Want};
+use justitia_cgroup::{is_near, Activity, Buffer, CgroupFs, Error, Gauges, Group, Want};
 use justitia_policy::snapshot::{
     self, Ages, CacheCounters, GroupId, Knobs, Snapshot, Traffic, WeightSource,
 };
 use justitia_policy::units::{Bytes, Weight};
 
+use crate::devices::Devices;
 use crate::rhythm::{self, Rhythm, SELDOM, STANDS};
 use crate::status::Problem;
 
@@ -42,30 +43,6 @@ const SETS_UP: Duration = Duration::from_secs(10);
 /// Stall below this, microseconds per full read, is no activity.
 const QUIET_STALL_US: u64 = 1_000;
 
-/// One look at a group's devices adds at most this many bytes, so that a burst or a long past counts no more than a look.
-const LOOKED: f64 = (1 << 20) as f64;
-/// The bytes of earlier looks count this part at each look.
-const FADES: f64 = 0.5;
-/// A group uses a disk once that carries the first part of its bytes, until it carries less than the second. Code and
-/// logs of a container often lie on another disk than its data.
-const USED: (f64, f64) = (1.0 / 16.0, 1.0 / 64.0);
-/// If stacked devices carry more than this times the bytes that disks carry for a group, some bytes reach their disk in
-/// nobody's name: the kernel writes through dm-crypt and RAID 5 in a thread of its own.
-const LOST: f64 = 1.5;
-/// Stands for the disk of a group that moves nothing to or from block devices.
-const NO_DEVICE: u64 = 0;
-
-/// What one block device carried for a group.
-#[derive(Debug)]
-struct Carried {
-    device: Device,
-    stacked: bool,
-    /// Bytes in all.
-    bytes: u64,
-    /// Bytes of late, of which each look adds at most [`LOOKED`].
-    lately: f64,
-}
-
 /// One group that is watched.
 #[derive(Debug)]
 pub(crate) struct Tracked {
@@ -82,7 +59,7 @@ pub(crate) struct Tracked {
     /// The same for memory and for `cpu.pressure`, which may stand longer.
     memory_at: Option<(u64, Instant)>,
     cpu_at: Option<(u64, Instant)>,
-    carried: Vec<Carried>,
+    devices: Devices,
     /// Has watched groups below it.
     pub(crate) inner: bool,
     /// Time at which it was first seen; `None` for groups of the first tick.
@@ -116,7 +93,7 @@ impl Tracked {
             read_at: None,
             memory_at: None,
             cpu_at: None,
-            carried: Vec::new(),
+            devices: Devices::default(),
             inner: false,
             born: (tick > 1).then(Instant::now),
             recorded: [None; 2],
@@ -272,62 +249,10 @@ impl Tracked {
         }
     }
 
-    /// Looks at which devices carry its traffic. Without the io controller they stay unknown.
+    /// Looks at which devices carry its traffic.
     pub(crate) fn look_at_devices(&mut self, fs: &dyn CgroupFs, buffer: &mut Buffer) {
-        let carried = &mut self.carried;
-        let mut moved: Vec<(usize, f64)> = Vec::new();
-        let there = self.group.io_bytes(buffer, |device, now| {
-            let bytes = now
-                .read
-                .unwrap_or(0)
-                .saturating_add(now.written.unwrap_or(0));
-            let known = carried.iter().position(|seen| seen.device == device);
-            let at = known.unwrap_or_else(|| {
-                carried.push(Carried {
-                    device,
-                    stacked: fs.stacked(device),
-                    bytes: 0,
-                    lately: 0.0,
-                });
-                carried.len() - 1
-            });
-            let before = std::mem::replace(&mut carried[at].bytes, bytes);
-            moved.push((at, bytes.saturating_sub(before) as f64));
-        });
-        if !there.unwrap_or(false) {
-            return;
-        }
-        let all: f64 = moved.iter().map(|(_, bytes)| bytes).sum();
-        for seen in carried.iter_mut() {
-            seen.lately *= FADES;
-        }
-        for (at, bytes) in moved {
-            carried[at].lately += bytes * (LOOKED / all.max(LOOKED));
-        }
-        let sum = |stacked: bool| -> f64 {
-            let of = carried.iter().filter(|seen| seen.stacked == stacked);
-            of.map(|seen| seen.lately).sum()
-        };
-        let (disks, above) = (sum(false), sum(true));
-        if disks + above < 1.0 {
-            // It may have paused: the disks that it used before stay.
-            if self.seen.devices.is_empty() {
-                self.seen.devices.push(NO_DEVICE);
-            }
-            return;
-        }
-        let before = std::mem::take(&mut self.seen.devices);
-        if above > LOST * disks {
-            // Its disks are not known.
-            return;
-        }
-        let used = |seen: &&Carried| {
-            let known = before.contains(&number(seen.device));
-            let part = if known { USED.1 } else { USED.0 };
-            !seen.stacked && seen.lately >= disks * part
-        };
-        let used = carried.iter().filter(used);
-        self.seen.devices = used.map(|seen| number(seen.device)).collect();
+        let used = &mut self.seen.devices;
+        self.devices.look(&self.group, fs, used, buffer);
     }
 
     /// True if a full read shows a significant change.
@@ -362,11 +287,6 @@ impl Tracked {
     }
 }
 
-/// A device's number, as the kernel packs it (`include/linux/kdev_t.h`).
-fn number(device: Device) -> u64 {
-    u64::from(device.major) << 20 | u64::from(device.minor)
-}
-
 /// True if a value changed by more than a tolerance; becoming known or unknown is a change.
 fn differs(before: Option<u64>, now: Option<u64>, tolerance: u64) -> bool {
     match (before, now) {
@@ -380,7 +300,6 @@ fn differs(before: Option<u64>, now: Option<u64>, tolerance: u64) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use justitia_cgroup::fake::Fault;
     use justitia_cgroup::FakeFs;
     use justitia_policy::units::Limit;
     use proptest::prelude::*;
@@ -414,82 +333,6 @@ mod tests {
                 fake.rmdir(&below);
             }
         }
-    }
-
-    const CODE: Device = Device { major: 8, minor: 0 };
-    const DATA: Device = Device {
-        major: 8,
-        minor: 16,
-    };
-
-    /// The devices that a group uses after it has moved these bytes in all, one look after the other.
-    fn devices(stacked: Option<Device>, moved: &[(u64, u64)]) -> Vec<Vec<u64>> {
-        let (fake, mut tracked) = managed();
-        if let Some(device) = stacked {
-            fake.set_stacked(device);
-        }
-        let mut buffer = Buffer::new();
-        let mut look = |&(code, data): &(u64, u64)| {
-            let io = [(CODE, (code, 0)), (DATA, (0, data))];
-            fake.update("/a", |group| group.io = io.into());
-            tracked.look_at_devices(&*fake, &mut buffer);
-            tracked.seen.devices.clone()
-        };
-        moved.iter().map(&mut look).collect()
-    }
-
-    #[test]
-    fn a_group_uses_the_devices_that_carry_much_of_what_it_moves_of_late() {
-        let moved = [
-            (0, 0),
-            (40, 0),
-            (40, 500),
-            (41, 900),
-            (41, 900),
-            (300, 990),
-            (310, 4000),
-        ];
-        let seen = devices(None, &moved.map(|(code, data)| (code << 20, data << 20)));
-        let [code, data] = [CODE, DATA].map(|device| vec![number(device)]);
-        let both = [code.clone(), data.clone()].concat();
-        assert_eq!(seen[0], [NO_DEVICE]);
-        assert_eq!(seen[1], code, "it loads its code");
-        assert_eq!(seen[2], both);
-        assert_eq!(seen[4], seen[3], "a pause changes nothing");
-        assert_eq!(seen[5], both, "it reads from both");
-        let work: Vec<(u64, u64)> = (1..10).map(|i| (40 << 20, i << 27)).collect();
-        assert_eq!(devices(None, &work).last(), Some(&data));
-    }
-
-    #[test]
-    fn a_disk_that_carries_little_joins_no_groups_and_leaves_them_late() {
-        let moved = |part: u64| (1..12).map(move |i| ((i << 30) / part, i << 30));
-        let data = vec![number(DATA)];
-        let little: Vec<_> = moved(32).collect();
-        assert_eq!(devices(None, &little).last(), Some(&data));
-        let first = [(1 << 30, 0)];
-        let after: Vec<_> = first
-            .into_iter()
-            .chain(moved(32).map(|(a, b)| (a + (1 << 30), b)))
-            .collect();
-        assert_eq!(devices(None, &after).last().map(Vec::len), Some(2));
-    }
-
-    #[test]
-    fn disks_below_a_device_whose_bytes_do_not_arrive_there_are_not_known() {
-        let moved = [(1 << 20, 0), (1 << 20, 90 << 20)];
-        assert!(devices(Some(DATA), &moved)[1].is_empty());
-        // A mapped disk shows the same bytes above and below.
-        let moved = [(1 << 20, 1 << 20), (90 << 20, 90 << 20)];
-        assert_eq!(devices(Some(DATA), &moved)[1], [number(CODE)]);
-    }
-
-    #[test]
-    fn without_the_io_controller_devices_are_not_known() {
-        let (fake, mut tracked) = managed();
-        fake.inject("/a", "io.stat", Fault::Absent);
-        tracked.look_at_devices(&*fake, &mut Buffer::new());
-        assert!(tracked.seen.devices.is_empty());
     }
 
     /// Changes to a busy group in one tick.

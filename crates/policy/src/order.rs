@@ -158,7 +158,7 @@ pub(crate) fn forget_gains(members: &mut [Member], began: bool) {
     }
 }
 
-/// What carries gains to the disk.
+/// The ways by which gains reach the disk.
 #[derive(Debug, Clone, Copy)]
 struct Carried {
     by_limits: bool,

@@ -168,7 +168,7 @@ fn entries(root: &OwnedFd, path: &str) -> Vec<String> {
     names.filter(|name| !name.starts_with('.')).collect()
 }
 
-/// What may serve a disk by weight.
+/// The means that may serve a disk by weight.
 #[derive(Debug, Clone, Copy, Default)]
 struct Served {
     by_bfq: bool,

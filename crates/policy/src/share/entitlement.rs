@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(low(&snapshot, some(70)), Some(Bytes::mib(60 + 70)));
         let no_more_than_they_hold = low(&snapshot, Limit::Max);
         assert_eq!(no_more_than_they_hold, Some(Bytes::mib(60 + 90)));
-        // What the operator protects of a managed group is not the unmanaged groups'.
+        // The operator's protection of a managed group is none of the unmanaged groups.
         snapshot.groups[2].knobs.operator.low = Some(some(40));
         assert_eq!(low(&snapshot, some(70)), Some(Bytes::mib(60 + 30)));
     }

@@ -212,7 +212,7 @@ impl<'a> Left<'a> {
         }
     }
 
-    /// What bounds a member: the limits of the groups above it, and all memory.
+    /// The bounds of a member: the limits of the groups above it, and all memory.
     fn above(&self, member: usize) -> impl Iterator<Item = (usize, Bytes)> + '_ {
         let parent = |&i: &usize| self.members[i].parent;
         let above = successors(self.members[member].parent, parent);
