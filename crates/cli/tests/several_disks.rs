@@ -63,7 +63,7 @@ fn a_writer_alone_on_its_disk_keeps_its_speed_and_those_on_another_get_theirs_by
         ratio(&without)
     );
     assert!(report.contains("limits: max "), "{report}");
-    // Measured: 0.97, and 2.2 (0.83 without the agent). 40 s are short for gains.
+    // Measured: 0.97 and 1.04, and 2.2 and 3.8 (0.8 to 1.8 without the agent).
     assert!(with[0] > 0.8 * without[0], "{report}");
     assert!(ratio(&with) > 1.5, "{report}");
 }
