@@ -81,6 +81,9 @@ pub fn run(
     } else {
         Lock::take(&settings.state_dir)?
     };
+    // From here on knobs are in this agent's charge: the agent before may hand over to one that waits. Every way out
+    // restores them or hands them over. A signal that comes before the loop ends the loop at once.
+    let signals = signals()?;
     let (fs, claim) = claim_host(settings.mode)?;
     let locked = stay_awake(log);
     let source = traffic_source(settings.observer, &fs, log)?;
@@ -89,9 +92,6 @@ pub fn run(
     let (place, feed_path) = (Place::from(&settings), settings.status_socket());
     let (hand_over, in_turn) = (settings.hand_over, settings.in_turn);
     let state_dir = settings.state_dir.clone();
-    // From here on knobs are in this agent's charge: every way out restores them or hands them over. A signal that
-    // comes before the loop ends the loop at once.
-    let signals = signals()?;
     let mut agent = Agent::new(
         fs,
         settings,

@@ -175,6 +175,23 @@ impl GroupFacts {
         Ok([max, high].into_iter().flatten().min())
     }
 
+    /// The file that holds this limit of its owner's.
+    pub(crate) fn limited_by(&self, limit: Bytes) -> File {
+        let max = self.max.clone().ok().flatten();
+        if max.and_then(Limit::bytes) == Some(limit) {
+            File::MemoryMax
+        } else {
+            File::MemoryHigh
+        }
+    }
+
+    /// Its weights: as its owner stated it elsewhere, and in its files.
+    pub fn weights(&self) -> [Known<Option<u32>>; 3] {
+        let asked = self.asked.clone();
+        let asked = asked.map(|asked| asked.map(|(weight, _)| weight.get()));
+        [asked, self.bfq_weight.clone(), self.io_weight.clone()]
+    }
+
     /// A protection (`min` or `low`) in bytes: `u64::MAX` for `max`, zero without the file.
     pub fn protection(&self, file: File) -> Known<Bytes> {
         let knob = if file == File::MemoryMin {
@@ -294,7 +311,13 @@ fn is_part_of(device: &str, disk: &str) -> bool {
     let Some(rest) = device.strip_prefix(disk) else {
         return false;
     };
-    let digits = rest.strip_prefix('p').unwrap_or(rest);
+    // A disk whose name ends in a digit has partitions with a `p`: `nvme0n10` is another disk than `nvme0n1`.
+    let ends_in_digit = disk.ends_with(|last: char| last.is_ascii_digit());
+    let digits = match rest.strip_prefix('p') {
+        Some(digits) => digits,
+        None if ends_in_digit => "",
+        None => rest,
+    };
     rest.is_empty() || (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 

@@ -5,26 +5,38 @@
 
 use justitia_cgroup::File;
 use justitia_discover::{kind, Kind};
-use justitia_policy::units::Bytes;
+use justitia_policy::units::{Bytes, Limit};
 
 use crate::facts::{Facts, GroupFacts};
 
 /// The command or setting that sets a memory knob of a group.
 pub(crate) fn set(facts: &Facts, group: &GroupFacts, file: File, bytes: Bytes) -> String {
-    let size = format!("{}M", bytes.0.div_ceil(1 << 20).max(1));
-    of_owner(&group.path, file, &size).unwrap_or_else(|| write(facts, group, file, &size))
+    let size = in_mib(bytes);
+    let owners = match pod(&group.path, file, &size) {
+        Some(setting) => Some(setting),
+        // The kubelet owns the slices above its pods and has no such settings for them.
+        None if group.path.contains("kubepods") => None,
+        None => of_owner(group, file, bytes),
+    };
+    owners.unwrap_or_else(|| write(facts, group, file, &size))
+}
+
+/// The setting of a pod or of a container of a pod; `None`: it is neither, or Kubernetes knows no such setting.
+fn pod(path: &str, file: File, size: &str) -> Option<String> {
+    let named = kind::of_path(path).filter(|_| path.contains("kubepods"))?;
+    let of_pod = matches!(named.kind, Kind::Pod | Kind::Container);
+    match file {
+        File::MemoryMax if of_pod => Some(format!("in the pod's spec: resources.limits.memory: {size}i")),
+        File::MemoryMin | File::MemoryLow | File::MemoryHigh if of_pod => Some(format!(
+            "in the pod's spec: resources.requests.memory: {size}i, with the kubelet's feature MemoryQoS"
+        )),
+        _ => None,
+    }
 }
 
 /// The command or setting of the group's owner; `None`: it has no owner, or the owner knows no such knob.
-fn of_owner(path: &str, file: File, size: &str) -> Option<String> {
-    if path.contains("kubepods") {
-        return Some(match file {
-            File::MemoryMax => format!("in the pod's spec: resources.limits.memory: {size}i"),
-            _ => format!(
-                "in the pod's spec: resources.requests.memory: {size}i, with the kubelet's feature MemoryQoS"
-            ),
-        });
-    }
+fn of_owner(group: &GroupFacts, file: File, bytes: Bytes) -> Option<String> {
+    let (path, size) = (group.path.as_str(), in_mib(bytes));
     let (above, last) = path.rsplit_once('/')?;
     if is_managed_apart(above) {
         return None;
@@ -43,10 +55,27 @@ fn of_owner(path: &str, file: File, size: &str) -> Option<String> {
         };
         // The first twelve digits of a container's ID, as the engines print it.
         let id = quoted(id.get(..12).unwrap_or(id));
-        return Some(format!("{program} update {option} {size} {id}"));
+        let swap = match (file, group.swap_max.clone().ok().flatten()) {
+            (File::MemoryMax, Some(swap)) => with_swap(bytes, swap),
+            _ => String::new(),
+        };
+        return Some(format!("{program} update {option} {size}{swap} {id}"));
     }
     let (unit, property) = (quoted(unit(path)?), property(file)?);
     Some(format!("systemctl set-property {unit} {property}={size}"))
+}
+
+fn in_mib(bytes: Bytes) -> String {
+    format!("{}M", bytes.0.div_ceil(1 << 20).max(1))
+}
+
+/// The option that keeps a container's swap. The engines count memory and swap together, and refuse a limit of memory
+/// above that of both.
+fn with_swap(memory: Bytes, swap: Limit) -> String {
+    match swap {
+        Limit::Bytes(swap) => format!(" --memory-swap {}", in_mib(memory + swap)),
+        Limit::Max => " --memory-swap -1".to_owned(),
+    }
 }
 
 /// The command that writes a value to a file of a group, whoever owns it.

@@ -23,6 +23,18 @@ pub struct Header {
     pub backing: Option<String>,
 }
 
+impl Header {
+    /// Bytes that a file of this size may grow to: its disk and its tables, but at most four times its size, or 1 GiB
+    /// if that is more. The header may be damaged, or written by the guest of a raw image.
+    pub fn grown(&self, file_bytes: u64) -> u64 {
+        // Tables: 8 bytes of L2 and 2 of refcounts for each cluster, and the header.
+        let clusters = self.disk_bytes.div_ceil(self.cluster_bytes);
+        let tables = clusters.saturating_mul(10) + 4 * self.cluster_bytes;
+        let most = file_bytes.saturating_mul(4).max(1 << 30);
+        self.disk_bytes.saturating_add(tables).min(most)
+    }
+}
+
 /// The defect of a file that has qcow2's magic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Damage {
@@ -117,6 +129,18 @@ mod tests {
             let whole = image(3, 16, 1 << 30, "base.qcow2");
             prop_assert!(parse(&whole[..length.min(whole.len() - 1)]).unwrap().is_err());
         }
+    }
+
+    #[test]
+    fn a_header_cannot_make_a_small_file_count_as_a_huge_one() {
+        let grown = |disk, file| parse(&image(3, 16, disk, "")).unwrap().unwrap().grown(file);
+        assert_eq!(grown(u64::MAX, 64 << 10), 1 << 30);
+        assert_eq!(grown(1 << 46, 1 << 40), 1 << 42);
+        let honest = grown(1 << 30, 1 << 29);
+        assert!(
+            (1 << 30..(1 << 30) + (2 << 20)).contains(&honest),
+            "{honest}"
+        );
     }
 
     #[test]

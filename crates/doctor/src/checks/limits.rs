@@ -127,19 +127,9 @@ impl Thrashing<'_> {
     }
 }
 
-/// The knob that sets this limit of a group.
-fn limiting(group: &GroupFacts, limit: Bytes) -> File {
-    let max = group.max.clone().ok().flatten();
-    if max.and_then(justitia_policy::units::Limit::bytes) == Some(limit) {
-        File::MemoryMax
-    } else {
-        File::MemoryHigh
-    }
-}
-
 /// The command that raises a limit when the need is not known.
 fn more(facts: &Facts, group: &GroupFacts, limit: Bytes) -> String {
-    remedy::set(facts, group, limiting(group, limit), limit.scale(MORE))
+    remedy::set(facts, group, group.limited_by(limit), limit.scale(MORE))
 }
 
 fn too_small(facts: &Facts, out: &mut Outcome) -> Option<()> {
@@ -210,7 +200,7 @@ fn cache_starved(facts: &Facts, out: &mut Outcome) -> Option<()> {
             continue;
         }
         let group = thrashing.group;
-        let file = limiting(group, thrashing.limit);
+        let file = group.limited_by(thrashing.limit);
         // Room for its anonymous memory plus a quarter of that for page cache, and more than its present
         // limit.
         let wanted = thrashing.anon.scale(MORE).max(thrashing.limit.scale(MORE));

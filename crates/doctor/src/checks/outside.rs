@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use justitia_policy::units::Bytes;
+use justitia_policy::units::{Bytes, Weight};
 
 use super::percent;
 use crate::check::{Check, Finding, Outcome, Severity, Subject};
@@ -38,15 +38,29 @@ pub(crate) const DIRTYING: Check = Check {
 const CACHE_OF_RAM: f64 = 0.1;
 /// Report an outsider whose dirty pages exceed this share of the dirty limit.
 const DIRTY_OF_LIMIT: f64 = 0.25;
+/// An insider with a smaller limit than this share of memory has little page cache to lose.
+const LEAST_LIMIT_OF_RAM: f64 = 0.02;
 
 type Field = fn(&GroupFacts) -> Known<Option<Bytes>>;
 
-/// True if a group is an insider: a workload, or a group with a limit.
+/// True if a group is an insider: a workload, or a group with a weight or a limit.
 fn is_inside(group: &GroupFacts) -> Known<bool> {
-    if group.workload.is_some() {
+    if group.workload.is_some() || group.managed.clone()? {
         return Ok(true);
     }
+    for weight in group.weights() {
+        if weight?.is_some_and(|weight| weight != Weight::DEFAULT.get()) {
+            return Ok(true);
+        }
+    }
     Ok(group.own_limit()?.is_some())
+}
+
+/// True if an insider has page cache to lose. Services with a small limit, this program's own among them, are on every
+/// host.
+fn is_harmed(group: &GroupFacts, ram: Bytes) -> bool {
+    let limit = group.own_limit().ok().flatten();
+    is_inside(group) == Ok(true) && limit.is_none_or(|limit| limit >= ram.scale(LEAST_LIMIT_OF_RAM))
 }
 
 /// The memory of each outsider: the root without its children, and each group directly below it without its
@@ -59,7 +73,8 @@ fn outsiders<'a>(
     let Some(groups) = out.memory_groups(facts) else {
         return Vec::new();
     };
-    let insiders = groups.iter().skip(1).any(|g| is_inside(g) == Ok(true));
+    let ram = facts.ram().unwrap_or_default();
+    let insiders = groups.iter().skip(1).any(|group| is_harmed(group, ram));
     let Some(root) = groups.first().filter(|_| insiders) else {
         // No insider is there to be harmed. Record the groups for which that is unknown.
         for group in groups.iter().skip(1) {
@@ -159,8 +174,16 @@ fn bound(facts: &Facts, group: &GroupFacts, field: Field, finding: &mut Finding,
         ));
         return;
     }
-    let others = culprit.anon().ok().flatten().unwrap_or_default();
-    finding.remedy(remedy::set(facts, culprit, File::MemoryHigh, others + room));
+    let (current, file) = (culprit.current.clone(), culprit.file());
+    let (Ok(Some(current)), Ok(Some(file))) = (current, file) else {
+        finding.remedy(format!(
+            "bound {} with MemoryHigh= above its memory that is not page cache",
+            culprit.path
+        ));
+        return;
+    };
+    let bound = current - file + room;
+    finding.remedy(remedy::set(facts, culprit, File::MemoryHigh, bound));
 }
 
 fn unbounded(facts: &Facts, out: &mut Outcome) -> Option<()> {

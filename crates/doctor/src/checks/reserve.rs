@@ -67,6 +67,9 @@ fn limits_exceed_memory(facts: &Facts, out: &mut Outcome) -> Option<()> {
     Some(())
 }
 
+/// A proposed limit is at least this many times what the group uses.
+const LEAST_ROOM: f64 = 1.1;
+
 fn exceeded(
     facts: &Facts,
     at: At,
@@ -94,12 +97,14 @@ fn exceeded(
     let largest = children.iter().max_by_key(|(_, claim)| *claim);
     let found = largest.and_then(|(path, claim)| {
         let group = facts.groups.iter().find(|group| group.path == *path)?;
-        let limited = group.own_limit().ok().flatten().is_some();
-        limited.then_some((group, *claim))
+        let (limit, fits) = (group.own_limit().ok().flatten()?, claim.scale(factor));
+        // A limit below what the group uses may kill its processes.
+        let current = group.current.clone().ok().flatten()?;
+        let room = fits > current.scale(LEAST_ROOM);
+        room.then(|| remedy::set(facts, group, group.limited_by(limit), fits))
     });
-    if let Some((group, claim)) = found {
-        let fits = claim.scale(factor);
-        finding.remedy(remedy::set(facts, group, File::MemoryMax, fits));
+    if let Some(found) = found {
+        finding.remedy(found);
     }
     finding.remedy(format!(
         "multiply each of these limits by {factor:.2}, or protect (memory.low) what each must have"

@@ -67,7 +67,10 @@ fn none(facts: &Facts, out: &mut Outcome) -> Option<()> {
     );
     out.find(Subject::Host, evidence).bytes("anon_bytes", anon)
         .bytes("memory_bytes", ram)
-        .remedy("modprobe zram && zramctl --find --size 25%, mkswap and swapon it")
+        .remedy(format!(
+            "modprobe zram && dev=$(zramctl --find --size {}M) && mkswap $dev && swapon -p 100 $dev",
+            (ram.0 / 4) >> 20
+        ))
         .remedy("fallocate -l 4G /swapfile && chmod 600 /swapfile && mkswap /swapfile && swapon /swapfile");
     Some(())
 }

@@ -49,12 +49,7 @@ pub(crate) const WRITEBACK_NOT_CHARGED: Check = Check {
 
 /// A weight other than the default: as the owner stated it, or in a group's files.
 fn set_weight(group: &GroupFacts, out: &mut Outcome) -> Option<u32> {
-    let asked = group
-        .asked
-        .clone()
-        .map(|asked| asked.map(|(weight, _)| weight.get()));
-    let stated = [asked, group.bfq_weight.clone(), group.io_weight.clone()];
-    let stated = stated.map(|known| out.known(known).flatten());
+    let stated = group.weights().map(|known| out.known(known).flatten());
     let mut stated = stated.into_iter().flatten();
     stated.find(|weight| *weight != Weight::DEFAULT.get())
 }

@@ -19,7 +19,7 @@ pub(super) fn host_wide() -> Vec<Pitfall> {
             meanwhile: nothing,
             about: Subject::Host,
             evidence: &["12.0 GiB", "75 %"],
-            remedy: "swapon",
+            remedy: "zramctl --find --size 4096M",
         },
         Pitfall {
             check: "swap-unlimited",

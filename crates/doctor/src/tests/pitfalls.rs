@@ -1,10 +1,12 @@
 //! For every check, a host that has the pitfall: the check finds it, with its numbers.
 
+use justitia_cgroup::fake::FakeGroup;
 use justitia_cgroup::survey::Unread;
-use justitia_cgroup::{xattr, CgroupFs as _};
+use justitia_cgroup::{xattr, CgroupFs as _, File};
 use justitia_policy::units::{Bytes, Limit};
 
 use super::{check, gib, machine, mib, Host, GIB, MOUNTS};
+use crate::remedy;
 use crate::{examine, Report, Subject, Verdict, CHECKS};
 
 pub(super) struct Pitfall {
@@ -308,6 +310,115 @@ fn every_check_has_a_pitfall_in_the_table() {
     }
 }
 
+/// A service with page cache that no limit bounds, beside the two workloads.
+fn beside_a_service(change: impl FnOnce(&mut FakeGroup)) -> Host {
+    let host = Host::healthy();
+    host.group("/system.slice", |slice| {
+        slice.high = Limit::Max;
+        slice.file = Bytes(8 * GIB);
+        slice.shmem = Bytes(4 * GIB);
+    });
+    host.group("/system.slice/db.service", |db| {
+        db.file = Bytes(8 * GIB);
+        db.shmem = Bytes(4 * GIB);
+        change(db);
+    });
+    host.group("/", |root| root.file = Bytes(7 * GIB));
+    host
+}
+
+#[test]
+fn a_bound_for_an_outsider_leaves_its_memory_that_is_not_page_cache() {
+    let report = beside_a_service(|db| db.anon = Bytes(GIB)).report();
+    let remedy = &check(&report, "outside-unbounded").findings[0].remedy[0];
+    assert!(
+        remedy.contains("db.service MemoryHigh=5940M"),
+        "5 GiB and a twentieth of memory: {remedy}"
+    );
+}
+
+#[test]
+fn a_service_with_a_weight_is_no_outsider() {
+    let host = beside_a_service(|db| db.io_weight = Some(400));
+    fine(&host.report(), "outside-unbounded");
+}
+
+#[test]
+fn services_with_a_small_limit_have_no_page_cache_to_lose() {
+    let host = beside_a_service(|_| {});
+    for workload in ["/app/db", "/app/web", "/app"] {
+        host.fs.rmdir(workload);
+    }
+    host.group("/system.slice/agent.service", |agent| agent.max = mib(192));
+    fine(&host.report(), "outside-unbounded");
+    host.group("/system.slice/agent.service", |agent| agent.max = gib(1));
+    assert_eq!(
+        check(&host.report(), "outside-unbounded").verdict,
+        Verdict::Finding
+    );
+}
+
+#[test]
+fn no_remedy_sets_a_limit_below_what_the_group_uses() {
+    let host = Host::healthy();
+    host.group("/app", |app| app.max = gib(5));
+    host.group("/app/db", |db| db.anon = Bytes::mib(1900));
+    let report = host.report();
+    let remedies = &check(&report, "limits-exceed-memory").findings[0].remedy;
+    assert!(
+        remedies.iter().all(|remedy| !remedy.contains("echo")),
+        "{remedies:?}"
+    );
+}
+
+#[test]
+fn the_limit_to_lower_is_the_one_that_is_set() {
+    let host = Host::healthy();
+    host.group("/app", |app| app.max = gib(5));
+    host.group("/app/db", |db| {
+        db.max = Limit::Max;
+        db.high = gib(4);
+    });
+    let report = host.report();
+    let remedy = &check(&report, "limits-exceed-memory").findings[0].remedy[0];
+    assert_eq!(remedy, "echo 3414M > /sys/fs/cgroup/app/db/memory.high");
+}
+
+#[test]
+fn only_pods_are_set_in_their_spec_and_only_what_it_knows() {
+    let pod = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice";
+    for (path, file, remedy) in [
+        (pod, File::MemoryMax, "resources.limits.memory"),
+        (pod, File::MemoryLow, "resources.requests.memory"),
+        (pod, File::MemorySwapMax, "echo "),
+        ("/kubepods.slice", File::MemoryMax, "echo "),
+        (
+            "/kubepods.slice/kubepods-burstable.slice",
+            File::MemoryLow,
+            "echo ",
+        ),
+    ] {
+        let host = Host::healthy();
+        host.group(path, |_| {});
+        let facts = host.look(0, |_| {});
+        let group = facts.groups.iter().find(|group| group.path == path);
+        let set = remedy::set(&facts, group.unwrap(), file, Bytes::mib(64));
+        assert!(set.contains(remedy), "{path} {file:?}: {set}");
+    }
+}
+
+#[test]
+fn a_container_with_a_larger_limit_keeps_its_swap() {
+    let scope = "/system.slice/docker-0123456789abcdef.scope";
+    for (swap_max, option) in [
+        (mib(256), "--memory 1250M --memory-swap 1506M "),
+        (Limit::Max, "--memory 1250M --memory-swap -1 "),
+    ] {
+        let remedy = remedy_for(scope, |group| group.swap_max = swap_max);
+        assert!(remedy.contains(option), "{remedy}");
+    }
+}
+
 #[test]
 fn a_remedy_for_a_group_of_another_manager_does_not_name_a_unit_or_container_of_the_host() {
     for above in [
@@ -325,8 +436,14 @@ fn a_remedy_for_a_group_of_another_manager_does_not_name_a_unit_or_container_of_
 }
 
 fn remedy_for_small_limit(path: &str) -> String {
+    remedy_for(path, |_| {})
+}
+
+/// The remedies for a group whose limit is too small.
+fn remedy_for(path: &str, change: impl FnOnce(&mut FakeGroup)) -> String {
     let host = Host::healthy();
     host.group(path, |group| {
+        change(group);
         group.max = mib(1000);
         group.anon = Bytes::mib(600);
         group.file = Bytes::mib(390);

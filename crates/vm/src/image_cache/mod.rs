@@ -117,7 +117,9 @@ impl ImageCache {
         let due = |last: Option<u64>, every: Duration| {
             last.is_none_or(|last| u128::from(now - last) >= every.as_nanos())
         };
-        if due(self.discovered_ns, DISCOVER_EVERY) {
+        let ended = |of: &Machine| self.processes.started(of.pid) != Some(of.started);
+        // An image that nobody uses any more must not stay open: it may be unmapped or handed over next.
+        if due(self.discovered_ns, DISCOVER_EVERY) || self.machines.iter().any(ended) {
             self.discover(now)?;
         }
         for kept in self.images.values_mut() {
@@ -309,19 +311,11 @@ impl ImageCache {
     }
 }
 
-/// Pages that an image may grow to: a qcow2 file can become as large as its disk and its tables.
+/// Pages that an image may grow to. A file that outgrows them gets a larger book.
 fn pages_to_count(image: &Image) -> Option<u64> {
     let bytes = image.bytes().ok()?;
-    let disk = image.qcow2.as_ref().map_or(0, |header| {
-        // Tables: 8 bytes of L2 and 2 of refcounts for each cluster, and the header.
-        let clusters = header.disk_bytes.div_ceil(header.cluster_bytes);
-        header
-            .disk_bytes
-            .saturating_add(clusters * 10 + 4 * header.cluster_bytes)
-    });
-    // Bounds the size that the header claims: it may be damaged.
-    let disk = disk.min(1 << 46);
-    Some(bytes.max(disk).div_ceil(rustix::param::page_size() as u64))
+    let grown = image.qcow2.as_ref().map_or(0, |header| header.grown(bytes));
+    Some(bytes.max(grown).div_ceil(rustix::param::page_size() as u64))
 }
 
 impl Drop for ImageCache {

@@ -157,6 +157,10 @@ impl Tracker {
         if !justitia_cgroup::has_btf(None) {
             return Err(refused("the kernel has no type information (BTF)"));
         }
+        // The programs see the numbers that processes have in the initial namespace.
+        if !justitia_cgroup::sees_all_processes() {
+            return Err(refused("this program is in a pid namespace of its own"));
+        }
         Tracker::attach(Tier::Function).or_else(|first| {
             Tracker::attach(Tier::Tracepoint).map_err(|second| {
                 if first == second {
