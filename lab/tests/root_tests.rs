@@ -39,6 +39,9 @@ const ONCE: &str = "a_thousand_groups";
 /// that count for it are tested on every kernel.
 const PROGRAM_ONCE: &str = "keeping-";
 
+/// On 6.1 and 7.2 the SMB server does not find the share that Debian 12's ksmbd-tools names (BAD_NETWORK_NAME).
+const OF_SMB: &str = "cifs";
+
 /// The package with tests that need a boot of their own, and their module.
 const BOOTED_PACKAGE: &str = "justitia-doctor";
 const BOOTS: &str = "boots::";
@@ -61,22 +64,30 @@ const BOOTED: [(&str, Series, &[&str], Option<u32>); 2] = [
 ];
 
 /// Modules that the guests need besides BFQ: another scheduler, mounts of files, file systems without cgroup
-/// writeback.
-const MODULES: [&str; 6] = [
+/// writeback, an SMB server and its client.
+const MODULES: [&str; 9] = [
     "mq-deadline",
     "loop",
     "vfat",
     "nls_cp437",
     "nls_ascii",
     "fuse",
+    "ksmbd",
+    "cifs",
+    "nls_utf8",
 ];
+
+/// The programs of the SMB server.
+const SERVER: &str = "ksmbd-tools";
 
 /// Number of times that programs are attached and detached under load. One thread of emulation needs some ten
 /// seconds for each; `JUSTITIA_TEST_ROUNDS=100` takes an evening.
 const ROUNDS: &str = "1";
 
-/// Precedes [`SCRIPT`] where cgroup2 is to have the controllers.
+/// Precedes [`SCRIPT`] where cgroup2 is to have the controllers, and the SMB client a server.
 const CONTROLLERS: &str = r#"
+busybox ip link set lo up || give_up "no loopback interface"
+mount -t tmpfs none /etc/ksmbd || give_up "no directory of the SMB server"
 echo "+memory +io" >/sys/fs/cgroup/cgroup.subtree_control || give_up "no controllers"
 "#;
 
@@ -207,6 +218,7 @@ impl Run<'_> {
         spec.patches_text = true;
         spec.cmdline = self.cmdline.iter().map(|word| (*word).to_owned()).collect();
         spec.modules.extend(MODULES.map(str::to_owned));
+        spec.extra_packages.push(SERVER.to_owned());
         spec.binaries.extend(self.binaries.iter().cloned());
         let names: Vec<_> = self
             .binaries
@@ -273,7 +285,7 @@ fn run_everywhere(series: Series) {
     let everywhere = BTreeSet::from(EVERYWHERE.map(str::to_owned));
     let missing: Vec<_> = everywhere.difference(&packages()).cloned().collect();
     assert!(missing.is_empty(), "no tests in {missing:?}");
-    run(series, &everywhere, &[BOOTS, ONCE]);
+    run(series, &everywhere, &[BOOTS, ONCE, OF_SMB]);
 }
 
 #[test]

@@ -88,6 +88,9 @@ is_active() { [ "$(show ActiveState)" = active ]; }
     systemctl start justitia-web
     systemctl reload justitia && sleep 2 && is_active && [ "$(show MainPID)" = "$first" ] && echo "reloaded"
     /opt/lab/justitia status || echo "FAILED: no status"
+    /opt/lab/justitia doctor --seconds 0 >/run/doctor
+    grep -q "weights on disks act by" /run/doctor || echo "FAILED: the doctor does not run"
+    grep "justitia.*\.service" /run/doctor && echo "FAILED: the doctor finds a fault with the agent's own units"
     weighs() { /opt/lab/justitia status --json | grep -Eq "\"weight\": ?$1\b"; }
     for weight in 800 400; do
         systemctl set-property --runtime heavy IOWeight=$weight

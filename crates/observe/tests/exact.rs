@@ -11,11 +11,13 @@ use std::fs::File;
 use std::io::{IoSliceMut, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::fuse::Fuse;
+use common::smb::Smb;
 use common::{advise, assert_within_a_point, Eye, Map, Scratch, Stops, TestFile, PAGE};
 use io_uring::{opcode, types, IoUring};
 use justitia_cgroup::GroupId;
@@ -447,28 +449,47 @@ fn written_bytes_are_exact() {
     );
 }
 
+/// Writes a file of another file system, and reads it again.
+fn assert_counted(eye: &mut Eye, id: GroupId, path: &Path, about: &str) {
+    let mut options = File::options();
+    options.read(true).write(true).create(true);
+    let file = options.open(path).unwrap();
+    let counted = eye.during(id, || {
+        file.write_all_at(&vec![7; 300_003], 0).unwrap();
+        file.write_all_at(&[8; 5000], 500).unwrap();
+    });
+    assert_eq!(counted.write_bytes, 305_003, "{about}: {counted:?}");
+    file.sync_all().unwrap();
+    advise(&file, libc::POSIX_FADV_DONTNEED);
+    let mut buffer = vec![0; 300_003];
+    let counted = eye.during(id, || file.read_exact_at(&mut buffer, 0).unwrap());
+    assert_eq!((buffer[499], buffer[500]), (7, 8));
+    assert_eq!(counted.read_bytes, 300_003, "{about}: {counted:?}");
+    assert_eq!(
+        counted.asked,
+        300_003u64.div_ceil(PAGE),
+        "{about}: {counted:?}"
+    );
+    assert!(counted.missed > 0, "{about}: {counted:?}");
+}
+
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
 fn bytes_of_a_fuse_file_are_exact() {
     let (_scratch, id, mut eye) = watched("fuse");
     for writeback in [false, true] {
         let fuse = Fuse::mount(writeback);
-        let mut options = File::options();
-        let file = options.read(true).write(true).open(fuse.file()).unwrap();
-        let counted = eye.during(id, || {
-            file.write_all_at(&vec![7; 300_003], 0).unwrap();
-            file.write_all_at(&[8; 5000], 500).unwrap();
-        });
-        assert_eq!(counted.write_bytes, 305_003, "{writeback}: {counted:?}");
-        file.sync_all().unwrap();
-        advise(&file, libc::POSIX_FADV_DONTNEED);
-        let mut buffer = vec![0; 300_003];
-        let counted = eye.during(id, || file.read_exact_at(&mut buffer, 0).unwrap());
-        assert_eq!((buffer[499], buffer[500]), (7, 8));
-        assert_eq!(counted.read_bytes, 300_003, "{writeback}: {counted:?}");
-        assert_eq!(counted.asked, 300_003u64.div_ceil(PAGE), "{counted:?}");
-        assert!(counted.missed > 0, "{writeback}: {counted:?}");
+        let about = format!("writeback {writeback}");
+        assert_counted(&mut eye, id, &fuse.file(), &about);
     }
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn bytes_of_a_cifs_file_are_exact() {
+    let (_scratch, id, mut eye) = watched("cifs");
+    let smb = Smb::mount();
+    assert_counted(&mut eye, id, &smb.file(), "cifs");
 }
 
 /// Bytes and pages that threads have read, added up as they go.

@@ -18,7 +18,8 @@ const MAX_PLACES: u64 = 4096;
 /// A byte of an entry in `asked_at` identifies the group; 0 is no group.
 const MAX_REUSES: u64 = 256;
 /// Each CPU holds back up to 128 entries of an LRU map (`kernel/bpf/bpf_lru_list.c`). With fewer than twice
-/// that many per CPU, the map forgets entries that were used just now.
+/// that many per CPU, the map forgets entries that were used just now. Where there are many CPUs, the most entries of
+/// a map bound its memory instead.
 const LRU_PER_CPU: u64 = 256;
 
 /// Entries of each map.

@@ -11,6 +11,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod fuse;
+pub(crate) mod smb;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
