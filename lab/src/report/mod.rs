@@ -14,8 +14,6 @@ pub mod plot;
 pub mod style;
 pub mod tables;
 
-use std::fmt::Write;
-
 use crate::analysis::residency::FileFigures;
 use crate::analysis::result::{AnalyzedRun, PolicyResult};
 use crate::analysis::weighted::Document;
@@ -45,7 +43,6 @@ pub fn render(document: &Document) -> String {
             phases::table(document)
         });
     } else {
-        body.push_str(&cards(document));
         body.push_str(&figures::by_weight(document));
     }
     body.push_str(&tables::summary(document));
@@ -155,78 +152,6 @@ fn change(to: Option<f64>, from: Option<f64>) -> Option<String> {
     let percent = (to / from - 1.0) * 100.0;
     let sign = if percent >= 0.05 { "+" } else { "" };
     Some(format!("{sign}{}\u{a0}%", fixed(percent, 1)))
-}
-
-/// The decisive numbers, large for the subject with the baseline beneath.
-fn cards(document: &Document) -> String {
-    let Some((subject, base)) = contrast(document) else {
-        return String::new();
-    };
-    let (a, b) = (
-        &document.policies[&subject].figures,
-        &document.policies[&base].figures,
-    );
-    let base = base.name();
-    let difference = a.utility.zip(b.utility).map(|(a, b)| a - b);
-    let cards = [
-        (
-            "PV, 0 is perfect",
-            number(a.pv, 2),
-            format!("{base} {}", number(b.pv, 2)),
-        ),
-        (
-            "Share error",
-            percent(a.share_error, 1),
-            format!("{base} {}", percent(b.share_error, 1)),
-        ),
-        (
-            "Total bandwidth, MB/s",
-            number(a.total_mb_per_s, 1),
-            format!(
-                "{base} {}{}",
-                number(b.total_mb_per_s, 1),
-                change(a.total_mb_per_s, b.total_mb_per_s)
-                    .map_or(String::new(), |change| format!(" ({change})"))
-            ),
-        ),
-        (
-            "Utility gained",
-            difference.map_or("–".to_owned(), |d| {
-                format!("{}{}", if d > 0.0 { "+" } else { "" }, fixed(d, 3))
-            }),
-            "0.01 is one percent more for everybody".to_owned(),
-        ),
-        (
-            "Mean latency, ms",
-            number(a.mean_latency_ms, 2),
-            format!("{base} {}", number(b.mean_latency_ms, 2)),
-        ),
-    ];
-    let mut html = format!(
-        "<section class=\"cards\" aria-label=\"Figures of {} against {base}\">",
-        subject.name()
-    );
-    for (name, value, beneath) in cards {
-        let _ = write!(
-            html,
-            "<div class=\"card\"><span class=\"name\">{name}</span><b>{}</b><span>{}</span></div>",
-            escape(&value),
-            escape(&beneath)
-        );
-    }
-    let runs = document.environment.settings.choices.runs;
-    let basis = if runs > 1 {
-        format!("Medians of {runs} runs")
-    } else {
-        "One run".to_owned()
-    };
-    let _ = write!(
-        html,
-        "</section>\n<p class=\"note\">Large: {}. {basis}, {}.</p>\n",
-        subject.name(),
-        window_words(document)
-    );
-    html
 }
 
 fn has_responses(document: &Document) -> bool {
