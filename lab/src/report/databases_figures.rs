@@ -1,5 +1,5 @@
-//! The figures of the page: throughput, memory, disk reads, colors and transactions over time, for each
-//! policy. They correspond to the paper's figures 1 to 6, all on the same scales.
+//! The figures of the page: throughput, memory, disk reads and colors over time, for each policy. They
+//! correspond to the paper's figures 1 to 4 and 6, all on the same scales.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ fn representative(result: &PolicyResult) -> Option<&AnalyzedRun> {
     nearest(&result.runs, total, |run| Some(run.figures.transactions))
 }
 
-/// Our versions of the paper's figures 1 to 6.
+/// Our versions of the paper's figures 1 to 4 and 6.
 pub fn over_time(document: &Document) -> String {
     let settings = &document.environment.settings.databases;
     let mut html = String::from("<h2>Over time</h2>\n<ul class=\"legend\">");
@@ -39,10 +39,6 @@ pub fn over_time(document: &Document) -> String {
         let highest = |run| phase_charts::highest(&series_lines(document, run, kind));
         shown.iter().map(|s| highest(s.1)).fold(0.0, f64::max)
     });
-    let phase_top = shown
-        .iter()
-        .flat_map(|s| s.1.figures.phase_transactions.iter().copied())
-        .fold(0.0, f64::max);
     for (policy, run) in &shown {
         let phases = Phases {
             spans: &run.record.phases,
@@ -75,19 +71,6 @@ pub fn over_time(document: &Document) -> String {
             &svg,
             "Colors: green low, yellow middle, red high",
         );
-        let layers: Vec<_> = run
-            .figures
-            .containers
-            .iter()
-            .enumerate()
-            .map(|(index, container)| {
-                let values = container.phases.iter().map(|p| p.transactions).collect();
-                (container.name.clone(), container_color(index), values)
-            })
-            .collect();
-        let title = format!("{}, transactions by phase", policy.name());
-        let svg = phase_charts::stacks(&title, &settings.phases, &layers, phase_top);
-        figure(&mut html, &svg, "Transactions by phase");
         html.push_str("</div>\n");
     }
     html

@@ -1,7 +1,5 @@
-//! The charts: lines over time, colors over time, transactions by phase. They take plain numbers and return
-//! inline SVG.
+//! The charts: lines over time, colors over time. They take plain numbers and return inline SVG.
 
-use super::html::fixed;
 use super::plot::{ticks, ticks_within, Plot};
 use crate::protocol::databases::Color;
 
@@ -126,39 +124,6 @@ fn stretches(samples: &[(f64, Option<Color>)]) -> Vec<(f64, f64, Color)> {
         before = at_s;
     }
     stretches
-}
-
-/// Transactions by phase, with containers stacked in the given order.
-pub fn stacks(
-    title: &str,
-    phases: &[String],
-    layers: &[(String, String, Vec<f64>)],
-    y_max: f64,
-) -> String {
-    let scale = ticks(y_max, 4);
-    let top = scale.last().copied().unwrap_or(1.0);
-    let description = "Transactions in each phase, containers stacked.";
-    let count = phases.len() as f64;
-    let mut plot =
-        Plot::new(title, description, (520.0, 200.0), (count, top)).margins(52.0, 10.0, 20.0, 24.0);
-    plot.y_axis(&scale, "transactions");
-    let width = (plot.x(1.0) - plot.x(0.0)) * 0.7;
-    for (phase, name) in phases.iter().enumerate() {
-        let middle = plot.x(phase as f64 + 0.5);
-        let mut below = 0.0;
-        for (container, color, values) in layers {
-            let value = values.get(phase).copied().unwrap_or(0.0);
-            let (y0, y1) = (plot.y(below), plot.y(below + value));
-            let fill = format!("var({color})");
-            let size = (width, (y0 - y1).max(0.0));
-            let title = format!("{container}, phase {name}: {}", fixed(value, 0));
-            plot.rect(("band", &fill), (middle - width / 2.0, y1), size, &title);
-            below += value;
-        }
-        let floor = plot.floor() + 15.0;
-        plot.text("tick", middle, floor, "middle", name);
-    }
-    plot.finish()
 }
 
 #[cfg(test)]

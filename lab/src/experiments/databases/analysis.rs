@@ -44,8 +44,6 @@ pub struct Figures {
     pub transactions: f64,
     /// Mean over the containers of the fraction of time satisfied.
     pub satisfied: Option<f64>,
-    /// Transactions of all containers in each phase.
-    pub phase_transactions: Vec<f64>,
     /// Page cache of all containers, mean over the samples, 10^6 bytes.
     pub cache_mb: Option<f64>,
     /// Page cache of the rest (the agent, the clients, the system), likewise.
@@ -146,12 +144,6 @@ pub fn figures(settings: &Settings, series: &[Series]) -> Figures {
         .zip(series)
         .map(|(job, series)| container(job, series))
         .collect();
-    let phase_transactions = (0..settings.phases.len())
-        .map(|phase| {
-            let of = |c: &ContainerFigures| c.phases.get(phase).map_or(0.0, |p| p.transactions);
-            databases(settings, &containers).map(of).sum()
-        })
-        .collect();
     let satisfied: Vec<f64> = containers.iter().filter_map(|c| c.satisfied).collect();
     let samples = series.first().map_or(0, |series| series.at_s.len());
     Figures {
@@ -159,7 +151,6 @@ pub fn figures(settings: &Settings, series: &[Series]) -> Figures {
             .map(|c| c.transactions)
             .sum(),
         satisfied: mean(&satisfied),
-        phase_transactions,
         cache_mb: mean_mb((0..samples).map(|at| theirs(series, at))),
         others_mb: None,
         free_mb: None,
