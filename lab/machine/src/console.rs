@@ -1,21 +1,16 @@
-//! Runs QEMU, follows its console and ends it: on time, on a signal, or with this process.
+//! Runs QEMU, follows its console and ends it: on time, or with this process.
 //!
-//! Invariants: when [`watch`] returns, QEMU has ended; when this process dies, QEMU dies with it; the log has
-//! the whole console. QEMU runs in its own process group, so a terminal's interrupt reaches only this
-//! process, which then ends QEMU. While no guest runs, SIGINT and SIGTERM have their default effect.
+//! Invariants: when [`watch`] returns, QEMU has ended; when this process dies, also of a terminal's
+//! interrupt, QEMU dies with it, and the next run removes its disks; the log has the whole console.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::error::{LabError, OrCannot};
 use crate::tools::first_complaint;
@@ -23,7 +18,7 @@ use crate::tools::first_complaint;
 /// Time for a guest that panicked to print where; then it is ended.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// Interval at which signals and the deadline are checked.
+/// Interval at which the deadline is checked.
 const POLL: Duration = Duration::from_millis(100);
 
 /// The end of a guest.
@@ -35,8 +30,6 @@ pub enum Ending {
     Panicked(String),
     /// The deadline passed and QEMU was killed.
     TimedOut,
-    /// SIGINT or SIGTERM arrived and QEMU was killed.
-    Interrupted,
     /// QEMU exited with an error; the first line of its message.
     QemuFailed(String),
     /// The line handler asked to stop and QEMU was killed.
@@ -51,7 +44,6 @@ pub fn watch(
     timeout: Duration,
     on_line: &mut dyn FnMut(&str) -> bool,
 ) -> Result<Ending, LabError> {
-    let signals = GuestSignals::enter()?;
     let log_file = File::create(log).or_cannot("create", log)?;
     let mut complaints =
         tempfile::tempfile().or_cannot("create a file in", &std::env::temp_dir())?;
@@ -97,9 +89,6 @@ pub fn watch(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break Ending::PoweredOff,
         }
-        if signals.arrived() {
-            break Ending::Interrupted;
-        }
         if Instant::now() >= deadline {
             break Ending::TimedOut;
         }
@@ -112,7 +101,6 @@ pub fn watch(
     // The reader ends with the pipe; its only result is the log.
     let _ = reader.join();
     Ok(match (ending, panic) {
-        (Ending::Interrupted, _) => Ending::Interrupted,
         (_, Some(line)) => Ending::Panicked(line),
         (Ending::PoweredOff, None) if !status.success() => {
             let mut said = String::new();
@@ -165,61 +153,6 @@ impl Drop for Reaped {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-/// Turns SIGINT and SIGTERM into a flag while a guest runs; otherwise they keep their default effect.
-struct GuestSignals {
-    handlers: &'static Handlers,
-}
-
-struct Handlers {
-    arrived: Arc<AtomicBool>,
-    idle: Arc<AtomicBool>,
-    guests: AtomicUsize,
-}
-
-impl GuestSignals {
-    fn enter() -> Result<Self, LabError> {
-        static HANDLERS: OnceLock<Option<Handlers>> = OnceLock::new();
-        let handlers = HANDLERS.get_or_init(|| Handlers::install().ok()).as_ref();
-        let handlers = handlers.ok_or_else(|| {
-            LabError::environment(
-                "cannot handle signals",
-                "run the lab outside of this sandbox",
-            )
-        })?;
-        handlers.guests.fetch_add(1, Ordering::SeqCst);
-        handlers.idle.store(false, Ordering::SeqCst);
-        Ok(Self { handlers })
-    }
-
-    fn arrived(&self) -> bool {
-        self.handlers.arrived.load(Ordering::SeqCst)
-    }
-}
-
-impl Drop for GuestSignals {
-    fn drop(&mut self) {
-        if self.handlers.guests.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.handlers.idle.store(true, Ordering::SeqCst);
-        }
-    }
-}
-
-impl Handlers {
-    fn install() -> std::io::Result<Self> {
-        let arrived = Arc::new(AtomicBool::new(false));
-        let idle = Arc::new(AtomicBool::new(true));
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register_conditional_default(signal, Arc::clone(&idle))?;
-            signal_hook::flag::register(signal, Arc::clone(&arrived))?;
-        }
-        Ok(Self {
-            arrived,
-            idle,
-            guests: AtomicUsize::new(0),
-        })
     }
 }
 

@@ -176,7 +176,7 @@ pub fn prepare(spec: &VmSpec, progress: &mut dyn FnMut(&str)) -> Result<Prepared
 ///
 /// # Errors
 /// Environment (exit code 69): something is missing, or the guest panicked twice or exceeded its time limit.
-/// Failed (1): the guest program gave up, or the lab was interrupted.
+/// Failed (1): the guest program gave up.
 pub fn run_guest(
     spec: &VmSpec,
     job: &[u8],
@@ -259,9 +259,6 @@ fn boot(
                 format!("the guest did not finish within {limit} s"),
                 format!("read {log}; a machine with less load or with KVM is faster"),
             ));
-        }
-        Ending::Interrupted => {
-            return Err(LabError::failed("interrupted", "run it again"));
         }
         Ending::QemuFailed(message) => {
             return Err(LabError::environment(
