@@ -554,7 +554,7 @@ fn a_closed_pipe_ends_what_repeats() {
 fn a_replay_that_fails_leaves_no_export() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("x.json");
-    let export = ["replay", "--export", "json", file.to_str().unwrap()];
+    let export = ["replay", "--export", file.to_str().unwrap()];
     refused(&[&export[..], &["/nonexistent"]].concat(), &[1]);
     assert!(!file.exists());
 }

@@ -32,7 +32,7 @@ fn the_definition_is_consistent() {
 
 #[test]
 fn a_second_export_is_refused_instead_of_ignored() {
-    let error = parse("justitia replay f --export csv a --export json b").unwrap_err();
+    let error = parse("justitia replay f --export a --export b").unwrap_err();
     assert_eq!(error.exit_code(), 2);
 }
 
@@ -135,8 +135,8 @@ fn the_contracts_command_lines_are_understood() {
         "justitia probe exec --interval 5s --dry-run --window 3 -- check --its args",
         "justitia probe exec --red >5 true",
         "justitia record --append --interval 500ms --seconds 10 /tmp/r.jrec",
-        "justitia replay --mode observe --weight db=800 --weight /a/b=1 --csv /tmp/r.jrec",
-        "justitia replay /tmp/r.jrec --from 1.5 --to 20 --export json /tmp/r.json --json",
+        "justitia replay --mode observe --weight db=800 --weight /a/b=1 /tmp/r.jrec",
+        "justitia replay /tmp/r.jrec --from 1.5 --to 20 --export /tmp/r.json --json",
         "justitia replay --at 3 /tmp/r.jrec --json",
         "justitia doctor",
         "justitia doctor /app/db --seconds 5 --json",
@@ -159,8 +159,7 @@ fn contradictions_are_refused() {
         "justitia explain",
         "justitia weight --unset",
         "justitia weight /app/db 5 --unset",
-        "justitia replay --json --csv /tmp/r.jrec",
-        "justitia replay --export csv",
+        "justitia replay --export /tmp/r.json",
         "justitia doctor --seconds 61",
         "justitia doctor /a /b",
         "justitia statsu",

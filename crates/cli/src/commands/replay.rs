@@ -10,7 +10,7 @@ mod weights;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use clap::{ArgAction, Args};
+use clap::Args;
 use export::Export;
 use justitia_agent::config::{parse_mode, parse_objective};
 use justitia_agent::{Error, Result, Settings};
@@ -20,7 +20,7 @@ use justitia_policy::units::{Bytes, Weight};
 use justitia_record::{Item, Note, Options, Reader, Replayer, Session, Step, Summary};
 use weights::{Named, Weights};
 
-use crate::output::{self, Page, Screen};
+use crate::output::{self, Screen};
 
 /// Arguments of `justitia replay`.
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ Examples:
   justitia replay --objective strict --weight db=800 /var/tmp/friday.jrec
   justitia replay --more db=200M /var/tmp/friday.jrec   hits and reads from disks with that
   justitia replay --at 12.5 /var/tmp/friday.jrec       the plan of that step, with reasons
-  justitia replay --export csv /tmp/friday.csv /var/tmp/friday.jrec")]
+  justitia replay --export /tmp/friday.json /var/tmp/friday.jrec")]
 pub(crate) struct ReplayArgs {
     /// A file that justitia record wrote
     #[arg(value_name = "FILE")]
@@ -67,7 +67,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) to: Option<f64>,
     /// Print the plan of the first step at or after this time, with its reasons
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with_all = ["from", "to", "csv", "export"])]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with_all = ["from", "to", "export"])]
     pub(crate) at: Option<f64>,
     /// Number of differing writes to show
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -75,12 +75,9 @@ pub(crate) struct ReplayArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print the table of groups as CSV
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) csv: bool,
-    /// Write every step into a new file: csv for a row for each group, json for everything
-    #[arg(long, action = ArgAction::Set, num_args = 2, value_names = ["FORMAT", "FILE"])]
-    pub(crate) export: Vec<String>,
+    /// Write every step into a new file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) export: Option<PathBuf>,
 }
 
 /// A record's sessions, and notes on damaged parts.
@@ -127,7 +124,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<()> {
             "name a time to begin, and a later one to end",
         ));
     }
-    let mut export = Export::new(&args.export)?;
+    let mut export = args.export.as_deref().map(Export::new).transpose()?;
     let mut summary = Summary::new(args.differences);
     let mut last = None;
     walk(&args.file, options, &mut record, |step| {
@@ -155,12 +152,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<()> {
     if args.json {
         return output::print_json(&render::summary_json(&record, &config, &recorded, &summary));
     }
-    let text = if args.csv {
-        Page::own(export::groups_csv(&summary)?)
-    } else {
-        render::summary(&record, &config, &recorded, &summary, Screen::stdout())
-    };
-    text.print()
+    render::summary(&record, &config, &recorded, &summary, Screen::stdout()).print()
 }
 
 /// Replays a file, step by step, until `see` stops it.

@@ -1,23 +1,16 @@
-//! Exports steps for other programs: CSV with a row for each group and step, JSON with everything.
+//! Exports every step for other programs, as a JSON array.
 
-use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use justitia_agent::{Error, Result};
 use justitia_policy::plan::Plan;
 use justitia_policy::{Config, Snapshot};
-use justitia_record::{Step, Summary};
-use justitia_report::text::printable;
+use justitia_record::Step;
 use serde::Serialize;
 
 use crate::output::unexpected;
-
-const COLUMNS: &str = "at_s,at_unix_ms,group,id,weight,recorded_weight,bytes_per_s,\
-transferable_bytes_per_s,stalled,hit_ratio,file_bytes,contending,color,of_ideal,gain,\
-threshold_bytes,entitlement_bytes,writes,recorded_of_ideal,recorded_gain,\
-recorded_threshold_bytes,recorded_writes\n";
 
 /// A step in JSON. If both plans are the same, it has only one.
 #[derive(Debug, Serialize)]
@@ -38,8 +31,6 @@ struct Exported<'a> {
 pub(super) struct Export {
     path: PathBuf,
     file: BufWriter<File>,
-    /// JSON; otherwise CSV.
-    json: bool,
     steps: u64,
     whole: bool,
 }
@@ -53,37 +44,21 @@ impl Drop for Export {
 }
 
 impl Export {
-    /// Parses the two values of `--export`; no values mean no export.
-    pub(super) fn new(arguments: &[String]) -> Result<Option<Export>> {
-        let [format, path] = arguments else {
-            return Ok(None);
-        };
-        if !["csv", "json"].contains(&format.as_str()) {
-            return Err(Error::usage(
-                format!("unknown format {format} for {path}"),
-                "use one of: csv, json",
-            ));
-        }
-        let path = PathBuf::from(path);
-        let made = OpenOptions::new().write(true).create_new(true).open(&path);
+    pub(super) fn new(path: &Path) -> Result<Export> {
+        let made = OpenOptions::new().write(true).create_new(true).open(path);
         let file = made.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => Error::usage(
                 format!("{} exists already", path.display()),
                 "name another file, or remove it first",
             ),
-            _ => Error::io("make", &path, &error),
+            _ => Error::io("make", path, &error),
         })?;
-        let mut export = Export {
-            path,
+        Ok(Export {
+            path: path.to_owned(),
             file: BufWriter::new(file),
-            json: format == "json",
             steps: 0,
             whole: false,
-        };
-        if !export.json {
-            export.put(COLUMNS)?;
-        }
-        Ok(Some(export))
+        })
     }
 
     fn put(&mut self, text: &str) -> Result<()> {
@@ -92,9 +67,6 @@ impl Export {
     }
 
     pub(super) fn add(&mut self, step: &Step) -> Result<()> {
-        if !self.json {
-            return self.put(&rows(step));
-        }
         let other = !step.same();
         let given = step.given.as_ref();
         let record = Exported {
@@ -115,95 +87,10 @@ impl Export {
 
     /// Writes the end of the file.
     pub(super) fn finish(mut self) -> Result<()> {
-        match self.steps {
-            _ if !self.json => {}
-            0 => self.put("[]\n")?,
-            _ => self.put("\n]\n")?,
-        }
+        self.put(if self.steps == 0 { "[]\n" } else { "\n]\n" })?;
         let flushed = self.file.flush();
         self.whole = flushed.is_ok();
         flushed.map_err(|error| Error::io("write", &self.path, &error))
-    }
-}
-
-/// A row for each group with a verdict.
-fn rows(step: &Step) -> String {
-    let mut text = String::new();
-    let recorded = &step.tick.plan;
-    for verdict in &step.plan.verdicts {
-        let id = verdict.group;
-        let find = |snapshot: &Snapshot| snapshot.groups.iter().find(|g| g.id == id).cloned();
-        let Some(group) = find(step.snapshot()) else {
-            continue;
-        };
-        let before = find(&step.tick.snapshot).and_then(|group| group.weight);
-        let then = recorded.verdicts.iter().find(|then| then.group == id);
-        let writes = |plan: &Plan| plan.writes.iter().filter(|write| write.group == id).count();
-        let _ = writeln!(
-            text,
-            "{},{},{},{id},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
-            step.at_s,
-            step.tick.at_unix_ms,
-            quoted(&group.path),
-            cell(group.weight),
-            cell(before),
-            cell(verdict.bytes_per_s),
-            cell(verdict.transferable_bytes_per_s),
-            cell(verdict.stalled),
-            cell(verdict.cache.hit_ratio),
-            cell(group.memory.file.map(|bytes| bytes.0)),
-            verdict.contending,
-            verdict.color,
-            cell(verdict.of_ideal),
-            verdict.gain,
-            verdict.threshold.0,
-            verdict.entitlement.0,
-            writes(&step.plan),
-            cell(then.and_then(|then| then.of_ideal)),
-            cell(then.map(|then| then.gain)),
-            cell(then.map(|then| then.threshold.0)),
-            writes(recorded),
-        );
-    }
-    text
-}
-
-/// The table of groups as CSV: the fields of their JSON.
-pub(super) fn groups_csv(summary: &Summary) -> Result<String> {
-    const FIELDS: &str = "id,weight,recorded_weight,bytes_per_s,share,ideal_share,threshold_bytes,\
-recorded_threshold_bytes,entitlement_bytes,recorded_entitlement_bytes,hit_ratio,recorded_hit_ratio,\
-fetched_bytes_per_s,recorded_fetched_bytes_per_s,gain,recorded_gain,writes,recorded_writes";
-    let mut text = format!("group,{FIELDS}\n");
-    for group in &summary.groups {
-        let json = serde_json::to_value(group).map_err(unexpected)?;
-        text.push_str(&quoted(&printable(&group.path)));
-        for field in FIELDS.split(',') {
-            let value = &json[field];
-            // A whole number of a fraction has no decimal point.
-            let number = value.as_f64().filter(|_| value.is_f64());
-            let word = || value.to_string().replace("null", "");
-            let _ = write!(
-                text,
-                ",{}",
-                number.map_or_else(word, |number| number.to_string())
-            );
-        }
-        text.push('\n');
-    }
-    Ok(text)
-}
-
-/// An unknown value is an empty cell.
-fn cell(value: Option<impl ToString>) -> String {
-    value.map(|value| value.to_string()).unwrap_or_default()
-}
-
-/// Quotes a path by RFC 4180.
-fn quoted(path: &str) -> String {
-    if path.contains([',', '"', '\r', '\n']) {
-        format!("\"{}\"", path.replace('"', "\"\""))
-    } else {
-        path.to_owned()
     }
 }
 
@@ -212,38 +99,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_one_cell_whatever_it_holds() {
-        assert_eq!(quoted("/app/db"), "/app/db");
-        assert_eq!(quoted("/a,b\"c"), "\"/a,b\"\"c\"");
-    }
-
-    #[test]
-    fn a_head_has_as_many_columns_as_a_row() {
-        let columns = COLUMNS.trim().split(',').count();
-        assert_eq!(columns, 22);
-        assert_eq!(
-            groups_csv(&Summary::new(0))
-                .unwrap()
-                .trim()
-                .split(',')
-                .count(),
-            19
-        );
-    }
-
-    #[test]
-    fn other_formats_and_files_that_are_there_are_refused() {
+    fn a_file_that_is_there_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("x").display().to_string();
-        let error = Export::new(&["xml".into(), path.clone()]).unwrap_err();
-        assert_eq!(
-            (error.exit.code(), error.remedy.as_str()),
-            (2, "use one of: csv, json")
-        );
-        let export = Export::new(&["json".into(), path.clone()]).unwrap();
-        export.unwrap().finish().unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "[]\n");
-        let error = Export::new(&["csv".into(), path]).unwrap_err();
+        let path = dir.path().join("x");
+        Export::new(&path).unwrap().finish().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "[]\n");
+        let error = Export::new(&path).unwrap_err();
         assert!(error.cause.contains("exists already"));
     }
 }
