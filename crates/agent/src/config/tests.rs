@@ -25,6 +25,7 @@ fn an_empty_configuration_is_the_default() {
 fn the_lists_of_modes_and_objectives_name_every_variant() {
     let (_, remedy) = refusal("mode = \"x\"");
     assert_eq!(remedy, format!("use one of: {}", Mode::NAMES.join(", ")));
+    assert_eq!(parse("mode = 'memoplight'").unwrap().mode, Mode::Memoplight);
     let (_, remedy) = refusal("objective = \"x\"");
     assert_eq!(
         remedy,
@@ -158,76 +159,95 @@ fn a_weight_out_of_range_is_refused_with_its_line() {
     }
 }
 
+/// Wrong configurations: the text, in which `; ` ends a line; the cause, from the number of its line on and perhaps
+/// cut off with `...`; and a part of the remedy.
+const REFUSED: &str = r#"
+mode = 'observe'; manages = []      | 2: unknown key manages                             | did you mean manage?
+; [feedback]; smothing_s = 1        | 3: unknown key smothing_s                          | did you mean smoothing_s?
+[wieghts]; '/a' = 1                 | 1: unknown key wieghts                             | did you mean weights?
+; mode = 'proportion'               | 2: unknown mode proportion                         | did you mean proportional?
+objective = 'zzz'                   | 1: unknown objective zzz                           | use one of: fair, strict
+objective = 5                       | 1: objective is not a text in quotes               | write
+mode = 3                            | 1: mode is not a text in quotes                    | mode = "proportional"
+; ; mode =                          | 3: ...                                             | TOML
+weights = 3                         | 1: weights is not a table                          | weights = a table
+; interval = 1                      | 2: interval is not a text in quotes                | interval = "1s"
+interval = 'soon'                   | 1: interval soon is not a time...                  | 1s
+interval = '1ms'                    | 1: interval 1ms is not a time from 100ms to 60s    | 1s
+manage = '/app'                     | 1: manage is not a list                            | manage = ["/app/*"]
+trust = [-1]                        | 1: trust is not a whole number from 0              | trust = [1000]
+state_dir = 5                       | 1: state_dir is not a text in quotes               | "/run/justitia"
+state_dir = ''                      | 1: state_dir "" is not an absolute path            | "/run/justitia"
+state_dir = 'run'                   | 1: state_dir "run" is not an absolute path         | "/run/justitia"
+socket = ''                         | 1: socket "" is not an absolute path               | "/run/justitia/agent.sock"
+; listen = "localhost:80"           | 2: listen localhost:80...                          | 127.0.0.1:9619
+listen = 9619                       | 1: listen is not a text in quotes                  | 127.0.0.1:9619
+; observer = "ebpf"                 | 2: unknown observer ebpf                           | bpf
+max_loss = '3'                      | 1: max_loss 3 is not a part...                     | 3%
+max_loss = '-1%'                    | 1: max_loss -1% is not a part...                   | 3%
+max_loss = '99%'                    | 1: max_loss 99% is not a part...                   | 3%
+max_loss = 3                        | 1: max_loss is not a text in quotes                | 3%
+maxloss = '3%'                      | 1: unknown key maxloss                             | did you mean max_loss?
+color_ttl = 5                       | 1: color_ttl is not a text in quotes               | "5s"
+color_ttl = 'soon'                  | 1: color_ttl soon is not a time...                 | 1s
+color_ttl = '2h'                    | 1: color_ttl 2h is not a time from 100ms to 1h     | 1s
+color_period = '10ms'               | 1: color_period 10ms is not a time...              | 1s
+color_period = '2m'                 | 1: color_period 2m is not a time from 100ms to 60s | 1s
+color_percent = 0                   | 1: color_percent 0 is not a number...              | 2, the paper's
+color_percent = 51                  | 1: color_percent 51 is not a number above 0 and up to 50 | 2, the paper's
+; color_percent = 'two'             | 2: color_percent is not a number                   | color_percent = a number
+color_yellow = 1                    | 1: color_yellow is not true or false               | write
+[weights]; '/a' = 10001             | 2: weight 10001 of /a is not a number from 1 to 10000 | 1 to 10000
+feedback = { dead_band = 'x' }      | 1: dead_band is not a number                       | dead_band = a number
+[feedback]; gain_limit = -1         | 2: gain_limit -1 is not a number from 1            | larger
+[feedback]; gain_limit = 0.5        | 2: gain_limit 0.5 is not a number from 1           | larger
+[feedback]; dead_band = -1.0        | 2: dead_band -1 is not a number from 0             | larger
+[memoplight]; working_sets = true   | 2: unknown key working_sets                        | did you mean working_set?
+[memoplight]; working_set = 1       | 2: working_set is not true or false                | write
+[guard]; enable = true              | 2: unknown key enable                              | enabled
+[guard]; enabled = 1                | 2: enabled is not true or false                    | true or false
+[guard]; reserve = '95%'            | 2: reserve 95%...                                  | 2%
+[guard]; reserve = 5                | 2: reserve is not a text in quotes                 | 2%
+[guard]; reserve = '2000000T'       | 2: reserve 2000000T is not a size up to 1048576T   | 4G
+[guard]; root_share = 'all'         | 2: root_share all...                               | 512M
+[gate]; enable = true               | 2: unknown key enable                              | enabled
+[gate]; enabled = 1                 | 2: enabled is not true or false                    | true or false
+[gate]; order = 'strid'             | 2: unknown order strid                             | did you mean stride?
+[gate]; aging = -1                  | 2: aging -1 is not a number from 0 to 10000        | 100
+[gate]; aging = 'a'                 | 2: aging "a" is not a number from 0 to 10000       | 100
+[disk]; iocost = 'al'               | 2: iocost is "al"                                  | use true, false or "all"
+[disk]; iocost = 1                  | 2: iocost is 1                                     | "all"
+[disk.models]; '' = 'rbps=1'        | 1: a model's disk has no name                      | nvme0n1
+[kubernetes]; nri = 'of'            | 2: nri of is not auto, off or the path of a socket | /run/nri/nri.sock
+[kubernetes]; besteffort = 5        | 2: unknown key besteffort                          | best_effort
+[kubernetes]; burstable = 0         | 2: weight 0 of burstable is not a number from 1 to 10000 | 100
+[kubernetes]; caps = { shop = 'x' } | 2: weight "x" of shop is not a number from 1 to 10000 | 100
+[kubernetes]; caps = { Shop = 3 }   | 2: "Shop" is not the name of a namespace           | a namespace's name
+[kubernetes]; caps = { '' = 3 }     | 2: "" is not the name of a namespace               | a namespace's name
+[doctor]; silences = []             | 2: unknown key silences                            | mean silence?
+[doctor]; silence = 'all'           | 2: silence is not a list                           | reason =
+[doctor]; silence = [; { check = 'swap-off', reason = 'x' }] | 3: unknown check swap-off | mean swap-none?
+[doctor]; silence = [; ; { check = 'swap-none' }] | 4: an entry has no reason            | reason =
+[doctor]; silence = [{ check = 'swap-none', reason = ' ' }] | 2: an entry has no reason  | reason =
+[doctor]; silence = [{ reason = 'x' }] | 2: an entry has no check                        | check =
+[doctor]; silence = [{ check = 'swap-none', why = 'x' }] | 2: unknown key why            | check, group, reason
+[doctor]; silence = [{ check = 'swap-none', group = '/a[1]', reason = 'x' }] | 2: glob "/a[1]"... | /app/*
+"#;
+
 #[test]
 fn a_wrong_entry_is_refused_with_its_line_its_key_and_what_is_valid() {
-    for (text, cause, remedy) in [
-        (
-            "mode = 'observe'\nmanages = []",
-            "2: unknown key manages",
-            "did you mean manage?",
-        ),
-        (
-            "\n[feedback]\nsmothing_s = 1",
-            "3: unknown key smothing_s",
-            "did you mean smoothing_s?",
-        ),
-        (
-            "[wieghts]\n'/a' = 1",
-            "1: unknown key wieghts",
-            "did you mean weights?",
-        ),
-        (
-            "\nmode = 'proportion'",
-            "2: unknown mode proportion",
-            "did you mean proportional?",
-        ),
-        (
-            "objective = 'zzz'",
-            "1: unknown objective zzz",
-            "use one of: ",
-        ),
-        (
-            "mode = 3",
-            "1: mode is not a text in quotes",
-            "mode = \"proportional\"",
-        ),
-        ("\n\nmode = \n", "3: ", "TOML"),
-        (
-            "weights = 3",
-            "1: weights is not a table",
-            "weights = a table",
-        ),
-        (
-            "\ninterval = 1",
-            "2: interval is not a text in quotes",
-            "interval = \"1s\"",
-        ),
-        ("interval = 'soon'", "1: interval soon is not a time", "1s"),
-        (
-            "manage = '/app'",
-            "1: manage is not a list",
-            "manage = [\"/app/*\"]",
-        ),
-        (
-            "[disk]\niocost = 'al'",
-            "2: iocost is \"al\"",
-            "use true, false or \"all\"",
-        ),
-        ("[disk]\niocost = 1", "2: iocost is 1", "\"all\""),
-        (
-            "feedback = { dead_band = 'x' }",
-            "1: dead_band is not a number",
-            "dead_band = a number",
-        ),
-        (
-            "[feedback]\ngain_limit = -1",
-            "2: gain_limit -1 is not a number from 1",
-            "larger",
-        ),
-    ] {
-        let (found, advice) = refusal(text);
-        assert!(found.starts_with(&format!("j.toml:{cause}")), "{found}");
-        assert!(advice.contains(remedy), "{advice}");
+    for row in REFUSED.trim().lines() {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [text, cause, remedy] = cells[..] else {
+            panic!("{row}")
+        };
+        let (found, advice) = refusal(&text.replace("; ", "\n"));
+        let cause = format!("j.toml:{cause}");
+        match cause.strip_suffix("...") {
+            Some(begin) => assert!(found.starts_with(begin), "{row}: {found}"),
+            None => assert_eq!(found, cause, "{row}"),
+        }
+        assert!(advice.contains(remedy), "{row}: {advice}");
         assert!(!found.contains('\n') && !advice.contains('\n'));
     }
 }
@@ -242,13 +262,6 @@ fn a_file_that_cannot_be_read_is_named() {
 #[test]
 fn a_page_is_at_an_address_or_off() {
     assert_eq!(parse("listen = \"off\"").unwrap().listen, None);
-    let (cause, remedy) = refusal("\nlisten = \"localhost:80\"");
-    assert!(
-        cause.starts_with("j.toml:2: listen localhost:80"),
-        "{cause}"
-    );
-    assert!(remedy.contains("127.0.0.1:9619"), "{remedy}");
-    assert!(refusal("listen = 9619").1.contains("127.0.0.1:9619"));
     let unix = parse("listen = \"unix:/run/page.sock\"").unwrap();
     assert_eq!(unix.listen, "unix:/run/page.sock".parse().ok());
 }
@@ -286,45 +299,6 @@ fn max_loss_is_a_percentage_or_off() {
     for off in ["max_loss = '0%'", "max_loss = 'off'"] {
         assert_eq!(percent(off), "0");
     }
-    for (text, cause) in [
-        ("max_loss = '3'", "j.toml:1: max_loss 3 is not a part"),
-        ("max_loss = '-1%'", "j.toml:1: max_loss -1% is not a part"),
-        ("max_loss = '99%'", "j.toml:1: max_loss 99% is not a part"),
-        ("max_loss = 3", "j.toml:1: max_loss is not a text in quotes"),
-    ] {
-        let (found, remedy) = refusal(text);
-        assert!(found.starts_with(cause), "{found}");
-        assert!(remedy.contains("3%"), "{remedy}");
-    }
-    let (cause, remedy) = refusal("maxloss = '3%'");
-    assert_eq!(cause, "j.toml:1: unknown key maxloss");
-    assert!(remedy.starts_with("did you mean max_loss?"), "{remedy}");
-}
-
-#[test]
-fn the_settings_of_colors_have_bounds() {
-    for text in [
-        "color_ttl = 5",
-        "color_ttl = 'soon'",
-        "color_ttl = '2h'",
-        "color_period = '10ms'",
-        "color_period = '2m'",
-        "color_percent = 0",
-        "color_percent = 51",
-        "color_percent = 'two'",
-        "color_yellow = 1",
-    ] {
-        let (cause, remedy) = refusal(&format!("\n{text}\n"));
-        assert!(cause.starts_with("j.toml:2: color_"), "{text}: {cause}");
-        assert!(!remedy.is_empty(), "{text}");
-    }
-    let (cause, remedy) = refusal("[memoplight]\nworking_sets = true\n");
-    assert_eq!(cause, "j.toml:2: unknown key working_sets");
-    assert!(remedy.starts_with("did you mean working_set?"), "{remedy}");
-    assert!(refusal("[memoplight]\nworking_set = 1\n")
-        .0
-        .starts_with("j.toml:2: working_set"));
-    assert_eq!(parse("mode = 'memoplight'").unwrap().mode, Mode::Memoplight);
 }
 
 #[test]
@@ -362,13 +336,10 @@ fn an_observer_is_one_of_three() {
         Observing::Proc
     );
     assert_eq!(parse("").unwrap().observer, Observing::Auto);
-    let (cause, remedy) = refusal("\nobserver = \"ebpf\"");
-    assert_eq!(cause, "j.toml:2: unknown observer ebpf");
-    assert!(remedy.contains("bpf"), "{remedy}");
 }
 
 #[test]
-fn the_gate_is_off_unless_asked_and_its_section_is_checked() {
+fn the_gate_is_off_unless_asked() {
     assert!(!parse("").unwrap().gate.enabled);
     let gate = parse("[gate]\nenabled = true\norder = 'aging'\naging = 10\n")
         .unwrap()
@@ -379,21 +350,10 @@ fn the_gate_is_off_unless_asked_and_its_section_is_checked() {
         aging: 10,
     };
     assert_eq!(gate, expected);
-    for (text, cause) in [
-        ("enable = true", "unknown key enable"),
-        ("enabled = 1", "enabled is not true or false"),
-        ("order = 'strid'", "unknown order strid"),
-        ("aging = -1", "aging -1 is not a number from 0 to 10000"),
-        ("aging = 'a'", "aging \"a\" is not a number from 0 to 10000"),
-    ] {
-        let (found, remedy) = refusal(&format!("[gate]\n{text}\n"));
-        assert_eq!(found, format!("j.toml:2: {cause}"));
-        assert!(!remedy.is_empty(), "{text}");
-    }
 }
 
 #[test]
-fn pods_have_weights_by_class_and_caps_by_namespace_and_the_section_is_checked() {
+fn pods_have_weights_by_class_and_caps_by_namespace() {
     let text = "[kubernetes]\nnri = '/run/k3s/nri.sock'\nburstable = 300\ncaps = { '*' = 200 }\n\
                 [kubernetes.caps]\nshop = 800\n";
     assert!(parse(text).is_err(), "a key given twice");
@@ -412,28 +372,4 @@ fn pods_have_weights_by_class_and_caps_by_namespace_and_the_section_is_checked()
     let caps = kubernetes.caps.iter();
     let caps: Vec<_> = caps.map(|(name, cap)| (name.as_str(), cap.get())).collect();
     assert_eq!(caps, [("*", 200), ("shop", 800)]);
-    for (text, cause) in [
-        (
-            "nri = 'of'",
-            "nri of is not auto, off or the path of a socket",
-        ),
-        ("besteffort = 5", "unknown key besteffort"),
-        (
-            "burstable = 0",
-            "weight 0 of burstable is not a number from 1 to 10000",
-        ),
-        (
-            "caps = { shop = 'x' }",
-            "weight \"x\" of shop is not a number from 1 to 10000",
-        ),
-        (
-            "caps = { Shop = 3 }",
-            "\"Shop\" is not the name of a namespace",
-        ),
-        ("caps = { '' = 3 }", "\"\" is not the name of a namespace"),
-    ] {
-        let (found, remedy) = refusal(&format!("[kubernetes]\n{text}\n"));
-        assert_eq!(found, format!("j.toml:2: {cause}"));
-        assert!(!remedy.is_empty(), "{text}");
-    }
 }
