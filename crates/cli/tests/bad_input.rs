@@ -41,12 +41,19 @@ fn refused(arguments: &[impl AsRef<OsStr> + Debug], codes: &[i32]) -> (String, S
     (cause.to_owned(), remedy.to_owned())
 }
 
-/// The arguments of a command line. Two spaces in a row are an empty argument between them.
+/// The arguments of a command line; `''` is an empty one.
 fn words(line: &str) -> Vec<&str> {
-    match line {
-        "" => Vec::new(),
-        line => line.split(' ').collect(),
-    }
+    let words = line.split_whitespace();
+    words.map(|word| word.trim_matches('\'')).collect()
+}
+
+/// The rows of a table, whose cells bars separate.
+fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
+    let lines = table.lines().filter(|line| !line.is_empty());
+    lines.map(|line| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        cells.try_into().unwrap_or_else(|_| panic!("{line}"))
+    })
 }
 
 fn refused_over(config: &str, dir: &Path) -> (String, String) {
@@ -55,91 +62,58 @@ fn refused_over(config: &str, dir: &Path) -> (String, String) {
     refused(&["run", "--config", file.to_str().unwrap()], &[2])
 }
 
+/// Command lines, with a part of the cause and of the remedy.
+const WRONG_ARGUMENTS: &str = r"
+                                               | no command given                    | justitia --help
+statsu                                         | statsu                              | did you mean status?
+run --mod observe                              | --mod                               | did you mean --mode?
+run --mode propotional                         | propotional                         | did you mean proportional?
+run --mode fast                                | fast                                | observe, justitia, proportional
+run --objective equal                          | equal                               | fair, strict
+run --interval 1ms                             | --interval 1ms                      | 1s, 500ms
+run --listen localhost                         | listen localhost                    | 127.0.0.1:9619
+run --manage ''                                |                                     | /app/*
+plan --mode                                    | --mode                              | proportional
+run --config                                   | --config                            | justitia run --help
+explain                                        | GROUP                               |
+weight /app/db 0                               | weight 0                            | 1 to 10000
+weight /app/db 10001                           | weight 10001                        | 1 to 10000
+weight /app/db -5                              | weight -5                           | 1 to 10000
+weight /app/db heavy                           | weight heavy                        | 1 to 10000
+weight /app/db 5 --unset                       | --unset                             |
+probe                                          | no command given                    | justitia probe --help
+probe mysq                                     | mysq                                | did you mean mysql?
+probe mysql                                    | --min-tps                           | justitia probe mysql --help
+probe exec --once ''                           | no program                          | after --
+probe exec --interval 1ms true                 | --interval 1ms                      | 1s, 500ms
+probe http ftp://h/ --max-latency 1s           | ftp://h/                            | exec with curl
+probe mysql --host a:b@h --min-tps 1           | must not carry                      | --password-file
+probe prometheus http://a:b@h/ up --red 1      | must not carry                      | everybody can list
+probe http http:// --max-latency 1s            | http:// is malformed or has no host | http://HOST:PORT/PATH
+probe prometheus http://h:99999/ up --red 1    | http://h:99999/ is malformed        | http://HOST:PORT/PATH
+probe redis --host '' --max-latency 1s         | --host                              | --help
+explain ''                                     | GROUP                               | --help
+doctor ''                                      | GROUP                               | --help
+vm --interval 1ms                              | --interval 1ms                      | 1s, 500ms
+vm run --policy mru                            | mru                                 | lru2
+vm run --weight db                             | --weight db                         | NAME=N
+vm run --weight db=0                           | weight 0                            | 1 to 10000
+vm policy arc                                  | arc                                 | justitia
+completions csh                                | csh                                 | bash
+reserve db                                     | <SIZE>                              | --help
+reserve db much                                | SIZE much is not a size             | 4G
+reserve db -4G                                 | -4                                  | --help
+reserve db 4X                                  | SIZE 4X                             | 4G
+reserve db 0                                   | no size to reserve                  | --clear
+reserve db 1G --for 0                          | --for 0                             | 500ms
+reserve db 1G --for 2h                         | --for 2h is not a time from 1s to 1h | 500ms
+reserve db 1G --clear                          | --clear                             | --help
+warm                                           | <PATH>                              | --help
+";
+
 #[test]
 fn wrong_arguments_are_wrong_usage() {
-    for (line, cause, remedy) in [
-        ("", "no command given", "justitia --help"),
-        ("statsu", "statsu", "did you mean status?"),
-        ("run --mod observe", "--mod", "did you mean --mode?"),
-        (
-            "run --mode propotional",
-            "propotional",
-            "did you mean proportional?",
-        ),
-        ("run --mode fast", "fast", "observe, justitia, proportional"),
-        ("run --objective equal", "equal", "fair, strict"),
-        ("run --interval 1ms", "--interval 1ms", "1s, 500ms"),
-        (
-            "run --listen localhost",
-            "listen localhost",
-            "127.0.0.1:9619",
-        ),
-        ("run --manage ", "", "/app/*"),
-        ("plan --mode", "--mode", "proportional"),
-        ("run --config", "--config", "justitia run --help"),
-        ("explain", "GROUP", ""),
-        ("weight /app/db 0", "weight 0", "1 to 10000"),
-        ("weight /app/db 10001", "weight 10001", "1 to 10000"),
-        ("weight /app/db -5", "weight -5", "1 to 10000"),
-        ("weight /app/db heavy", "weight heavy", "1 to 10000"),
-        ("weight /app/db 5 --unset", "--unset", ""),
-        ("probe", "no command given", "justitia probe --help"),
-        ("probe mysq", "mysq", "did you mean mysql?"),
-        ("probe mysql", "--min-tps", "justitia probe mysql --help"),
-        ("probe exec --once ", "no program", "after --"),
-        (
-            "probe exec --interval 1ms true",
-            "--interval 1ms",
-            "1s, 500ms",
-        ),
-        (
-            "probe http ftp://h/ --max-latency 1s",
-            "ftp://h/",
-            "exec with curl",
-        ),
-        (
-            "probe mysql --host a:b@h --min-tps 1",
-            "must not carry",
-            "--password-file",
-        ),
-        (
-            "probe prometheus http://a:b@h/ up --red 1",
-            "must not carry",
-            "everybody can list",
-        ),
-        (
-            "probe http http:// --max-latency 1s",
-            "http:// is malformed or has no host",
-            "http://HOST:PORT/PATH",
-        ),
-        (
-            "probe prometheus http://h:99999/ up --red 1",
-            "http://h:99999/ is malformed",
-            "http://HOST:PORT/PATH",
-        ),
-        ("probe redis --host  --max-latency 1s", "--host", "--help"),
-        ("explain ", "GROUP", "--help"),
-        ("doctor ", "GROUP", "--help"),
-        ("vm --interval 1ms", "--interval 1ms", "1s, 500ms"),
-        ("vm run --policy mru", "mru", "lru2"),
-        ("vm run --weight db", "--weight db", "NAME=N"),
-        ("vm run --weight db=0", "weight 0", "1 to 10000"),
-        ("vm policy arc", "arc", "justitia"),
-        ("completions csh", "csh", "bash"),
-        ("reserve db", "<SIZE>", "--help"),
-        ("reserve db much", "SIZE much is not a size", "4G"),
-        ("reserve db -4G", "-4", "--help"),
-        ("reserve db 4X", "SIZE 4X", "4G"),
-        ("reserve db 0", "no size to reserve", "--clear"),
-        ("reserve db 1G --for 0", "--for 0", "500ms"),
-        (
-            "reserve db 1G --for 2h",
-            "--for 2h is not a time from 1s to 1h",
-            "500ms",
-        ),
-        ("reserve db 1G --clear", "--clear", "--help"),
-        ("warm", "<PATH>", "--help"),
-    ] {
+    for [line, cause, remedy] in rows(WRONG_ARGUMENTS) {
         let (said_cause, said_remedy) = refused(&words(line), &[2]);
         assert!(said_cause.contains(cause), "{line}: {said_cause}");
         assert!(said_remedy.contains(remedy), "{line}: {said_remedy}");
@@ -149,45 +123,9 @@ fn wrong_arguments_are_wrong_usage() {
 #[test]
 fn a_wrong_configuration_is_wrong_usage_and_names_the_line() {
     let dir = tempfile::tempdir().unwrap();
-    for (config, cause, remedy) in [
-        (
-            "mode = 'observe'\nmanages = []\n",
-            ":2: unknown key manages",
-            "did you mean manage?",
-        ),
-        (
-            "mode = 'fast'\n",
-            ":1: unknown mode fast",
-            "observe, justitia, proportional",
-        ),
-        (
-            "[weights]\n'/a' = 10001\n",
-            ":2: weight 10001 of /a",
-            "1 to 10000",
-        ),
-        ("mode = \n", ":1: ", "TOML"),
-        (
-            "[guard]\nenable = true\n",
-            ":2: unknown key enable",
-            "enabled",
-        ),
-        (
-            "[guard]\nenabled = 1\n",
-            ":2: enabled is not",
-            "true or false",
-        ),
-        ("[guard]\nreserve = '95%'\n", ":2: reserve 95%", "2%"),
-        (
-            "[guard]\nroot_share = 'all'\n",
-            ":2: root_share all",
-            "512M",
-        ),
-        ("[guard]\nreserve = 5\n", ":2: reserve is not", "2%"),
-    ] {
-        let (said_cause, said_remedy) = refused_over(config, dir.path());
-        assert!(said_cause.contains(cause), "{said_cause}");
-        assert!(said_remedy.contains(remedy), "{said_remedy}");
-    }
+    let (cause, remedy) = refused_over("mode = 'observe'\nmanages = []\n", dir.path());
+    assert!(cause.contains(":2: unknown key manages"), "{cause}");
+    assert!(remedy.contains("did you mean manage?"), "{remedy}");
     // A file that cannot be read is a failure, as in every command.
     let (cause, _) = refused(&["run", "--config", "/nonexistent/justitia.toml"], &[1]);
     assert!(
@@ -272,72 +210,39 @@ fn restoring_without_a_journal_is_done_at_once() {
 }
 
 /// Command lines with an option whose value is outside its range, and what is said of the two.
-const BAD_RANGES: &[(&str, &str)] = &[
-    ("doctor --seconds 61", "is not a number from 0 to 60"),
-    ("try --seconds 1", "is not a number from 2 to 86400"),
-    ("top --interval 2m", "is not a time from 100ms to 60s"),
-    (
-        "color db green --for 9999h",
-        "is not a time from 100ms to 168h",
-    ),
-    ("replay --from nan f", "is not a number of seconds from 0"),
-    ("replay --at inf f", "is not a number of seconds from 0"),
-    ("replay --differences x f", "is not a whole number from 0"),
-    (
-        "probe redis --max-latency 2h",
-        "is not a time from 1us to 1h",
-    ),
-    (
-        "probe redis --max-latency 1s --port 70000",
-        "is not a number from 0 to 65535",
-    ),
-    (
-        "probe redis --max-latency 1s --window 4",
-        "is not an odd number from 1 to 99",
-    ),
-    (
-        "probe redis --max-latency 1s --slack NaN",
-        "is not a number from 0 to 100",
-    ),
-    ("probe mysql --min-tps 0", "is not a number above 0"),
-    ("probe exec --red x true", "is not a limit"),
-    ("lab run fileserver --memory 1Q --out /x", "is not a size"),
-    (
-        "lab run fileserver --memory 1M --out /x",
-        "is not a size from 256M to 1T",
-    ),
-    (
-        "lab run fileserver --cpus 65 --out /x",
-        "is not a number from 1 to 64",
-    ),
-    ("lab run readmix --zipf x --out /x", "is not a number"),
-];
+const BAD_RANGES: &str = r"
+doctor --seconds 61                            | is not a number from 0 to 60
+try --seconds 1                                | is not a number from 2 to 86400
+top --interval 2m                              | is not a time from 100ms to 60s
+color db green --for 9999h                     | is not a time from 100ms to 168h
+replay --from nan f                            | is not a number of seconds from 0
+replay --at inf f                              | is not a number of seconds from 0
+replay --differences x f                       | is not a whole number from 0
+probe redis --max-latency 2h                   | is not a time from 1us to 1h
+probe redis --max-latency 1s --port 70000      | is not a number from 0 to 65535
+probe redis --max-latency 1s --window 4        | is not an odd number from 1 to 99
+probe redis --max-latency 1s --slack NaN       | is not a number from 0 to 100
+probe mysql --min-tps 0                        | is not a number above 0
+probe exec --red x true                        | is not a limit
+lab run fileserver --memory 1Q --out /x        | is not a size
+lab run fileserver --memory 1M --out /x        | is not a size from 256M to 1T
+lab run fileserver --cpus 65 --out /x          | is not a number from 1 to 64
+lab run readmix --zipf x --out /x              | is not a number
+";
 
 /// The same where the message words the value in another way.
-const OTHER_BAD_RANGES: &[(&str, &str)] = &[
-    ("replay --from 5 --to 3 f", "--from 5 is after --to 3"),
-    (
-        "replay --weight db=0 f",
-        "--weight 0 of db is not a number from 1 to 10000",
-    ),
-    ("replay --more db=0x f", "--more 0x of db is not a size"),
-    (
-        "reserve db 2000000T",
-        "SIZE 2000000T is not a size up to 1048576T",
-    ),
-    (
-        "lab run readmix --zipf nan --out /x",
-        "--zipf NaN is not a number from 0 to 4",
-    ),
-    (
-        "lab report --warmup=-1 /x",
-        "--warmup -1 is not a number of seconds from 0",
-    ),
-];
+const OTHER_BAD_RANGES: &str = r"
+replay --from 5 --to 3 f                       | --from 5 is after --to 3
+replay --weight db=0 f                         | --weight 0 of db is not a number from 1 to 10000
+replay --more db=0x f                          | --more 0x of db is not a size
+reserve db 2000000T                            | SIZE 2000000T is not a size up to 1048576T
+lab run readmix --zipf nan --out /x            | --zipf NaN is not a number from 0 to 4
+lab report --warmup=-1 /x                      | --warmup -1 is not a number of seconds from 0
+";
 
 #[test]
 fn a_range_message_names_the_option_the_value_and_the_range() {
-    for (line, words_of_range) in BAD_RANGES {
+    for [line, words_of_range] in rows(BAD_RANGES) {
         let (said, _) = refused(&words(line), &[2]);
         let option = said.strip_suffix(words_of_range);
         let option = option.unwrap_or_else(|| panic!("{line}: {said}")).trim();
@@ -346,53 +251,9 @@ fn a_range_message_names_the_option_the_value_and_the_range() {
             "{line}: {said}"
         );
     }
-    for (line, cause) in OTHER_BAD_RANGES {
+    for [line, cause] in rows(OTHER_BAD_RANGES) {
         let (said, _) = refused(&words(line), &[2]);
-        assert_eq!(said, *cause, "{line}");
-    }
-}
-
-#[test]
-fn a_range_message_names_the_key_the_value_and_the_range() {
-    let dir = tempfile::tempdir().unwrap();
-    for (config, cause) in [
-        (
-            "interval = '1ms'",
-            "interval 1ms is not a time from 100ms to 60s",
-        ),
-        (
-            "color_ttl = '2h'",
-            "color_ttl 2h is not a time from 100ms to 1h",
-        ),
-        (
-            "[feedback]\ngain_limit = 0.5",
-            "gain_limit 0.5 is not a number from 1",
-        ),
-        ("trust = [-1]", "trust is not a whole number from 0"),
-        ("state_dir = 5", "state_dir is not a text in quotes"),
-        ("[disk.models]\n'' = 'rbps=1'", "a model's disk has no name"),
-        ("state_dir = ''", "state_dir \"\" is not an absolute path"),
-        (
-            "state_dir = 'run'",
-            "state_dir \"run\" is not an absolute path",
-        ),
-        ("socket = ''", "socket \"\" is not an absolute path"),
-        ("objective = 5", "objective is not a text in quotes"),
-        (
-            "[guard]\nreserve = '2000000T'",
-            "reserve 2000000T is not a size up to 1048576T",
-        ),
-        (
-            "[feedback]\ndead_band = -1.0",
-            "dead_band -1 is not a number from 0",
-        ),
-        (
-            "color_percent = 51",
-            "color_percent 51 is not a number above 0 and up to 50",
-        ),
-    ] {
-        let (said, _) = refused_over(config, dir.path());
-        assert!(said.contains(cause), "{config}: {said}");
+        assert_eq!(said, cause, "{line}");
     }
 }
 
@@ -419,6 +280,31 @@ fn output_that_cannot_be_written_is_a_failure() {
     }
 }
 
+/// Command lines, and what the message names.
+const FILES: &str = r"
+replay /nonexistent/file                                           | /nonexistent/file
+replay /                                                           | /
+replay FILE                                                        | FILE
+record --append / --state-dir DIR                                  | /
+record FILE/beneath --state-dir DIR                                | FILE
+lab report /nonexistent                                            | /nonexistent
+lab report FILE                                                    | FILE
+lab report DIR                                                     | DIR
+lab run fileserver --out FILE                                      | FILE
+man FILE                                                           | FILE
+warm /nonexistent --state-dir DIR                                  | /nonexistent
+plan --config /nonexistent                                         | /nonexistent
+replay --config /nonexistent FILE                                  | /nonexistent
+probe redis --once --max-latency 1s --password-file /nonexistent   | /nonexistent
+probe mysql --once --min-tps 1 --defaults-file /nonexistent        | /nonexistent
+probe mysql --once --min-tps 1 --defaults-file /                   | /
+probe log --once --max-latency 1s /nonexistent                     | /nonexistent
+probe log --once --max-latency 1s DIR                              | DIR
+probe log --once --max-latency 1s /dev/zero                        | /dev/zero
+probe log --once --max-latency 1s PIPE                             | PIPE
+probe exec --once /nonexistent                                     | /nonexistent
+";
+
 /// The rule of `justitia --help`: 1 for a file or directory that cannot be read or written.
 #[test]
 fn a_file_that_cannot_be_read_or_written_is_a_failure() {
@@ -431,71 +317,32 @@ fn a_file_that_cannot_be_read_or_written_is_a_failure() {
     let made = Command::new("mkfifo").arg(&pipe).status();
     assert!(made.unwrap().success());
     let pipe = pipe.to_str().unwrap();
-    // A command line, and what its message names.
-    for (line, named) in [
-        ("replay /nonexistent/file", "/nonexistent/file"),
-        ("replay /", "/"),
-        ("replay FILE", file),
-        ("record --append / --state-dir DIR", "/"),
-        ("record FILE/beneath --state-dir DIR", file),
-        ("lab report /nonexistent", "/nonexistent"),
-        ("lab report FILE", file),
-        ("lab report DIR", state),
-        ("lab run fileserver --out FILE", file),
-        ("man FILE", file),
-        ("warm /nonexistent --state-dir DIR", "/nonexistent"),
-        ("plan --config /nonexistent", "/nonexistent"),
-        ("replay --config /nonexistent FILE", "/nonexistent"),
-        (
-            "probe redis --once --max-latency 1s --password-file /nonexistent",
-            "/nonexistent",
-        ),
-        (
-            "probe mysql --once --min-tps 1 --defaults-file /nonexistent",
-            "/nonexistent",
-        ),
-        ("probe mysql --once --min-tps 1 --defaults-file /", "/"),
-        (
-            "probe log --once --max-latency 1s /nonexistent",
-            "/nonexistent",
-        ),
-        ("probe log --once --max-latency 1s DIR", state),
-        ("probe log --once --max-latency 1s /dev/zero", "/dev/zero"),
-        ("probe log --once --max-latency 1s PIPE", pipe),
-        ("probe exec --once /nonexistent", "/nonexistent"),
-    ] {
-        let line = line.replace("FILE", file).replace("DIR", state);
-        let line = line.replace("PIPE", pipe);
+    for row in rows::<2>(FILES) {
+        let [line, named] = row.map(|cell| {
+            let cell = cell.replace("FILE", file).replace("DIR", state);
+            cell.replace("PIPE", pipe)
+        });
         let (cause, _) = refused(&words(&line), &[1]);
         assert!(
-            cause.contains(named) && !cause.contains("os error"),
+            cause.contains(&named) && !cause.contains("os error"),
             "{line}: {cause}"
         );
     }
 }
 
+/// Arguments of a probe, and the server as the message begins with it.
+const SERVERS: &str = r"
+redis --max-latency 1s --port 1                | Redis at 127.0.0.1:1
+redis --max-latency 1s --host /nonexistent     | Redis at /nonexistent
+mysql --min-tps 1 --port 1                     | MySQL at 127.0.0.1:1
+mysql --min-tps 1 --socket /nonexistent        | MySQL at /nonexistent
+postgres --min-tps 1 --host 127.0.0.1 --port 1 | PostgreSQL at 127.0.0.1:1: error connecting to server
+http --max-latency 1s http://127.0.0.1:1/      | http://127.0.0.1:1/
+";
+
 #[test]
 fn a_server_that_cannot_be_reached_is_named_with_the_systems_words() {
-    for (kind, server) in [
-        ("redis --max-latency 1s --port 1", "Redis at 127.0.0.1:1"),
-        (
-            "redis --max-latency 1s --host /nonexistent",
-            "Redis at /nonexistent",
-        ),
-        ("mysql --min-tps 1 --port 1", "MySQL at 127.0.0.1:1"),
-        (
-            "mysql --min-tps 1 --socket /nonexistent",
-            "MySQL at /nonexistent",
-        ),
-        (
-            "postgres --min-tps 1 --host 127.0.0.1 --port 1",
-            "PostgreSQL at 127.0.0.1:1: error connecting to server",
-        ),
-        (
-            "http --max-latency 1s http://127.0.0.1:1/",
-            "http://127.0.0.1:1/",
-        ),
-    ] {
+    for [kind, server] in rows(SERVERS) {
         let line = format!("probe {kind} --once");
         let (cause, _) = refused(&words(&line), &[1]);
         let words = ["connection refused", "no such file or directory"];

@@ -100,19 +100,3 @@ fn a_group_that_is_not_there_is_an_error_of_two_lines() {
     assert!(matches!(output.status.code(), Some(2 | 69)), "{stderr}");
     assert!(output.stdout.is_empty());
 }
-
-#[test]
-fn wrong_arguments_and_silences_are_wrong_usage() {
-    let output = doctor(&["--seconds", "100"]);
-    assert_eq!(output.status.code(), Some(2));
-    let config = tempfile::NamedTempFile::new().expect("a file");
-    fs::write(
-        config.path(),
-        "[doctor]\nsilence = [{ check = 'swap-none' }]\n",
-    )
-    .expect("written");
-    let output = doctor(&["--config", config.path().to_str().expect("a path")]);
-    assert_eq!(output.status.code(), Some(2));
-    let stderr = String::from_utf8(output.stderr).expect("text");
-    assert!(stderr.contains("no reason"), "{stderr}");
-}
