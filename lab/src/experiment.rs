@@ -105,6 +105,6 @@ pub trait Analysis {
     }
     /// Text for a terminal.
     fn table(&self) -> String;
-    /// Analyzes the same record again, with another warm-up if one is given and the experiment has one.
-    fn again(self: Box<Self>, warmup_s: Option<f64>) -> Box<dyn Analysis>;
+    /// Analyzes the same record again.
+    fn again(self: Box<Self>) -> Box<dyn Analysis>;
 }

@@ -154,7 +154,7 @@ fn report_again(args: &ReportArgs) -> Result<(), LabError> {
             "run the experiment again, or use the version of Justitia that wrote it",
         )
     })?;
-    let analysis = analysis.again(args.warmup);
+    let analysis = analysis.again();
     write_page(&*analysis, &args.dir)?;
     show(&*analysis, &args.dir, args.json)
 }

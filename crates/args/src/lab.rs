@@ -10,8 +10,6 @@ use clap::{Args, Subcommand, ValueEnum};
 use justitia_report::text::word;
 use serde::{Deserialize, Serialize};
 
-use crate::seconds;
-
 /// Arguments of `justitia lab`.
 #[derive(Debug, Clone, Args)]
 pub struct LabArgs {
@@ -50,9 +48,6 @@ pub struct ReportArgs {
     /// Directory that holds result.json, waits.json or overhead.json
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
-    /// Leave out this many seconds at the start instead of the recorded number
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    pub warmup: Option<f64>,
     /// Print the figures as JSON too
     #[arg(long)]
     pub json: bool,
@@ -194,15 +189,6 @@ pub struct LoadArgs {
     /// Files of each container (fileserver)
     #[arg(long, value_name = "N")]
     pub files: Option<u32>,
-    /// Mean size of a file (fileserver)
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub mean_file_size: Option<u64>,
-    /// Mean size of an append (fileserver)
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub append_size: Option<u64>,
-    /// Share of the files that exist before the run, percent (fileserver)
-    #[arg(long, value_name = "N")]
-    pub prealloc_percent: Option<u32>,
     /// Whole-file reads for each new file; more than 1 is read-mostly (fileserver)
     #[arg(long, value_name = "N")]
     pub reads_per_write: Option<u32>,

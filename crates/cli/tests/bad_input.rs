@@ -237,7 +237,6 @@ replay --weight db=0 f                         | --weight 0 of db is not a numbe
 replay --more db=0x f                          | --more 0x of db is not a size
 reserve db 2000000T                            | SIZE 2000000T is not a size up to 1048576T
 lab run readmix --zipf nan --out /x            | --zipf NaN is not a number from 0 to 4
-lab report --warmup=-1 /x                      | --warmup -1 is not a number of seconds from 0
 ";
 
 #[test]

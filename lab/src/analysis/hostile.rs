@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(found.attacks["fifos"], 3);
         assert!(lines(&found)[1].contains("2 problems"));
         document.policies.remove(&Policy::Proportional);
-        let alone = document.analyze_again(None).hostile.expect("figures");
+        let alone = document.analyze_again().hostile.expect("figures");
         assert_eq!(alone.honest_ratio, None);
         assert_eq!(alone.honest[0].ratio, None);
         assert!(fixture::document("fileserver").hostile.is_none());

@@ -6,7 +6,7 @@
 
 use super::{At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
-use crate::choices::{in_range, size_in_range};
+use crate::choices::in_range;
 use crate::load::fileserver::Fileserver;
 pub use crate::load::fileserver::Mix as Parameters;
 use crate::load::Load;
@@ -38,35 +38,20 @@ pub const DESCRIPTION: Description = Description {
 };
 
 /// The options of the load itself.
-pub const OPTIONS: &str =
-    "threads files mean-file-size append-size prealloc-percent reads-per-write appends-per-write";
+pub const OPTIONS: &str = "threads files reads-per-write appends-per-write";
 
 impl Parameters {
-    /// The parameters of a command line.
-    ///
-    /// # Errors
-    /// Empty and oversized loads are rejected.
-    pub fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+    pub(super) fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
         let default = Self::default();
         let parameters = Self {
             threads: args.threads.unwrap_or(default.threads),
             files: args.files.unwrap_or(default.files),
-            mean_file_bytes: args.mean_file_size.unwrap_or(default.mean_file_bytes),
-            append_bytes: args.append_size.unwrap_or(default.append_bytes),
-            prealloc_percent: args.prealloc_percent.unwrap_or(default.prealloc_percent),
             reads_per_write: args.reads_per_write.unwrap_or(default.reads_per_write),
             appends_per_write: args.appends_per_write.unwrap_or(default.appends_per_write),
+            ..default
         };
         in_range("--threads", parameters.threads, 1, 256)?;
         in_range("--files", parameters.files, 1, 1_000_000)?;
-        size_in_range(
-            "--mean-file-size",
-            parameters.mean_file_bytes,
-            4096,
-            1 << 30,
-        )?;
-        size_in_range("--append-size", parameters.append_bytes, 1, 1 << 30)?;
-        in_range("--prealloc-percent", parameters.prealloc_percent, 0, 100)?;
         in_range("--reads-per-write", parameters.reads_per_write, 0, 1000)?;
         in_range("--appends-per-write", parameters.appends_per_write, 0, 1000)?;
         Ok(parameters)

@@ -52,10 +52,7 @@ pub struct Parameters {
 
 impl Parameters {
     /// The parameters of a command line, in a guest with this much memory.
-    ///
-    /// # Errors
-    /// Empty and oversized loads are rejected.
-    pub fn from_args(args: &LoadArgs, memory_bytes: u64) -> Result<Self, LabError> {
+    fn from_args(args: &LoadArgs, memory_bytes: u64) -> Result<Self, LabError> {
         let mut fileserver = fileserver::Parameters::from_args(args)?;
         fileserver.files = args.files.unwrap_or(FILES);
         Ok(Self {

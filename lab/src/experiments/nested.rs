@@ -64,16 +64,12 @@ pub enum Parameters {
 }
 
 impl Parameters {
-    /// # Errors
-    /// Empty and oversized loads are rejected.
     fn writers(args: &LoadArgs) -> Result<Self, LabError> {
         let mut args = args.clone();
         args.threads.get_or_insert(2);
         fileserver::Parameters::from_args(&args).map(Self::Writers)
     }
 
-    /// # Errors
-    /// Empty and oversized loads are rejected.
     fn readers(args: &LoadArgs) -> Result<Self, LabError> {
         let readers = readmix::Parameters::from_args(args)?;
         Ok(Self::Readers(readmix::Parameters {

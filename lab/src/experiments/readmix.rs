@@ -39,11 +39,7 @@ pub const DESCRIPTION: Description = Description {
 };
 
 impl Parameters {
-    /// The parameters of a command line.
-    ///
-    /// # Errors
-    /// Empty and oversized loads are rejected.
-    pub fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+    pub(super) fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
         let default = Self::default();
         let block_bytes = args.block_size.unwrap_or(u64::from(default.block_bytes));
         size_in_range("--block-size", block_bytes, 512, 16 << 20)?;

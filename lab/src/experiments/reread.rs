@@ -49,11 +49,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// The parameters of a command line.
-    ///
-    /// # Errors
-    /// Empty and oversized loads are rejected.
-    pub fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+    fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
         let parameters = Self {
             file_bytes: args.file_size.unwrap_or(192 << 20),
             polluter_bytes: args.polluter.unwrap_or(256 << 20),

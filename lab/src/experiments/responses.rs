@@ -52,10 +52,6 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// The parameters of a command line.
-    ///
-    /// # Errors
-    /// Empty and oversized loads are rejected.
     fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
         Ok(Self {
             fileserver: fileserver::Parameters::from_args(args)?,

@@ -52,10 +52,7 @@ pub struct Parameters {
 impl Parameters {
     /// The parameters of a command line. By default the files do not fit together in 1 GiB, the polluter's file
     /// alone exceeds the polluter's share, and the second container's working set fits into its share.
-    ///
-    /// # Errors
-    /// Empty and oversized loads are rejected.
-    pub fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+    fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
         let parameters = Self {
             shared_bytes: args.shared_size.unwrap_or(192 << 20),
             own_bytes: args.file_size.unwrap_or(192 << 20),

@@ -125,8 +125,8 @@ impl Analysis for Document {
         table::render(self)
     }
 
-    fn again(self: Box<Self>, warmup_s: Option<f64>) -> Box<dyn Analysis> {
-        Box::new(self.analyze_again(warmup_s))
+    fn again(self: Box<Self>) -> Box<dyn Analysis> {
+        Box::new(self.analyze_again())
     }
 }
 

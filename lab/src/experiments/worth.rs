@@ -48,11 +48,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// The parameters of a command line.
-    ///
-    /// # Errors
-    /// Empty and oversized loads are rejected.
-    pub fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+    fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
         let parameters = Self {
             file_bytes: args.file_size.unwrap_or(600 << 20),
             scan_bytes: args.polluter.unwrap_or(2 << 30),

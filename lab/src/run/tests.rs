@@ -165,13 +165,12 @@ fn a_result_is_analyzed_again_without_a_guest() {
     let before = fs::read(dir.path().join(RESULT)).unwrap();
     let args = ReportArgs {
         dir: dir.path().to_owned(),
-        warmup: Some(5.0),
         json: false,
     };
     report_again(&args).unwrap();
     assert!(fs::read_to_string(dir.path().join(REPORT))
         .unwrap()
-        .contains("first 5 s left out"));
+        .contains("first 20 s left out"));
     assert_eq!(fs::read(dir.path().join(RESULT)).unwrap(), before);
 }
 
@@ -180,7 +179,6 @@ fn a_directory_without_a_result_is_a_failure() {
     let dir = tempfile::tempdir().unwrap();
     let args = ReportArgs {
         dir: dir.path().to_owned(),
-        warmup: None,
         json: false,
     };
     assert_eq!(report_again(&args).unwrap_err().exit_code(), 1);

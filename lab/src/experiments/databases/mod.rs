@@ -132,7 +132,7 @@ impl Analysis for Document {
         table::databases::render(self)
     }
 
-    fn again(self: Box<Self>, _warmup_s: Option<f64>) -> Box<dyn Analysis> {
+    fn again(self: Box<Self>) -> Box<dyn Analysis> {
         let records = records(self.policies, |result| result.runs);
         Box::new(Document {
             kernel: self.kernel,

@@ -126,7 +126,7 @@ impl Analysis for Document {
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    fn again(self: Box<Self>, _warmup_s: Option<f64>) -> Box<dyn Analysis> {
+    fn again(self: Box<Self>) -> Box<dyn Analysis> {
         let report = OverheadReport {
             kernel: self.kernel,
             environment: self.environment,

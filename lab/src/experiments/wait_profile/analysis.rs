@@ -157,7 +157,7 @@ impl Analysis for Document {
         value
     }
 
-    fn again(self: Box<Self>, _warmup_s: Option<f64>) -> Box<dyn Analysis> {
+    fn again(self: Box<Self>) -> Box<dyn Analysis> {
         Box::new(self.analyze())
     }
 

@@ -167,7 +167,7 @@ fn a_result_reads_back_the_same() {
     let scenario: &dyn Experiment = scenario::find("two-databases").unwrap();
     let read = scenario.read(&document.record().to_string()).unwrap();
     assert_eq!(read.record(), document.record());
-    assert_eq!(read.again(None).record(), document.record());
+    assert_eq!(read.again().record(), document.record());
 }
 
 #[test]
