@@ -96,107 +96,86 @@ pub enum Class {
 }
 
 struct Rule {
-    /// Its name, or a prefix of several names followed by a star.
-    function: &'static str,
+    /// Names, or prefixes of several names followed by a star.
+    functions: &'static str,
     /// Prefixes of functions further inside, one of which must be on the stack; empty: any wait.
-    through: &'static [&'static str],
+    through: &'static str,
     class: Class,
 }
 
-const fn rule(function: &'static str, through: &'static [&'static str], reason: Reason) -> Rule {
+const fn rule(reason: Reason, through: &'static str, functions: &'static str) -> Rule {
     Rule {
-        function,
+        functions,
         through,
         class: Class::Wait(reason),
     }
 }
 
-const fn rest(function: &'static str) -> Rule {
-    Rule {
-        function,
-        through: &[],
-        class: Class::Rest,
-    }
-}
-
-const RWSEM: &[&str] = &["rwsem_down_"];
-const MUTEX: &[&str] = &["__mutex_lock", "mutex_lock"];
-const FOLIO: &[&str] = &["folio_wait_", "__folio_lock"];
-const BUFFER: &[&str] = &["__wait_on_buffer", "bit_wait_io", "__lock_buffer"];
+const RWSEM: &str = "rwsem_down_";
+const MUTEX: &str = "__mutex_lock mutex_lock";
+const FOLIO: &str = "folio_wait_ __folio_lock";
+const BUFFER: &str = "__wait_on_buffer bit_wait_io __lock_buffer";
 
 /// Rules for blocked tasks.
 const BLOCKED: &[Rule] = &[
-    rule("balance_dirty_pages*", &[], Reason::BalanceDirtyPages),
-    rule("ext4_orphan_add", MUTEX, Reason::OrphanMutex),
-    rule("ext4_orphan_del", MUTEX, Reason::OrphanMutex),
-    rule("jbd2_*", &[], Reason::Journal),
-    rule("__jbd2_*", &[], Reason::Journal),
-    rule("start_this_handle", &[], Reason::Journal),
-    rule("add_transaction_credits", &[], Reason::Journal),
-    rule("wait_transaction_*", &[], Reason::Journal),
-    rule("do_get_write_access", &[], Reason::Journal),
-    rule("path_openat", RWSEM, Reason::InodeRwsem),
-    rule("open_last_lookups", RWSEM, Reason::InodeRwsem),
-    rule("lookup_slow", RWSEM, Reason::InodeRwsem),
-    rule("walk_component", RWSEM, Reason::InodeRwsem),
-    rule("do_unlinkat", RWSEM, Reason::InodeRwsem),
-    rule("vfs_unlink", RWSEM, Reason::InodeRwsem),
-    rule("filename_create", RWSEM, Reason::InodeRwsem),
-    rule("do_truncate", RWSEM, Reason::InodeRwsem),
-    rule("iterate_dir", RWSEM, Reason::InodeRwsem),
-    rule("ext4_buffered_write_iter", RWSEM, Reason::InodeRwsem),
-    rule("ext4_file_write_iter", RWSEM, Reason::InodeRwsem),
-    rule("folio_wait_writeback", &[], Reason::Writeback),
-    rule("inode_wait_for_writeback", &[], Reason::Writeback),
-    rule("blk_mq_get_tag", &[], Reason::BlockRequest),
-    rule("folio_wait_stable", &[], Reason::Writeback),
-    rule("ext4_block_write_begin", BUFFER, Reason::WriteBeginRead),
-    rule("__block_write_begin*", BUFFER, Reason::WriteBeginRead),
-    rule("block_write_begin", BUFFER, Reason::WriteBeginRead),
-    rule("ext4_write_begin", BUFFER, Reason::WriteBeginRead),
-    rule("ext4_da_write_begin", BUFFER, Reason::WriteBeginRead),
-    rule("ext4_*", BUFFER, Reason::MetadataRead),
-    rule("__ext4_*", BUFFER, Reason::MetadataRead),
-    rule("filemap_get_pages", FOLIO, Reason::FolioRead),
-    rule("filemap_update_page", FOLIO, Reason::FolioRead),
-    rule("filemap_read", FOLIO, Reason::FolioRead),
-    rule("filemap_fault", FOLIO, Reason::FolioRead),
-    rest("futex_*"),
-    rest("do_nanosleep"),
-    rest("hrtimer_nanosleep"),
-    rest("do_exit"),
+    rule(Reason::BalanceDirtyPages, "", "balance_dirty_pages*"),
+    rule(Reason::OrphanMutex, MUTEX, "ext4_orphan_add ext4_orphan_del"),
+    rule(
+        Reason::Journal,
+        "",
+        "jbd2_* __jbd2_* start_this_handle add_transaction_credits wait_transaction_* do_get_write_access",
+    ),
+    rule(
+        Reason::InodeRwsem,
+        RWSEM,
+        "path_openat open_last_lookups lookup_slow walk_component do_unlinkat vfs_unlink filename_create \
+         do_truncate iterate_dir ext4_buffered_write_iter ext4_file_write_iter",
+    ),
+    rule(
+        Reason::Writeback,
+        "",
+        "folio_wait_writeback inode_wait_for_writeback folio_wait_stable",
+    ),
+    rule(Reason::BlockRequest, "", "blk_mq_get_tag"),
+    rule(
+        Reason::WriteBeginRead,
+        BUFFER,
+        "ext4_block_write_begin __block_write_begin* block_write_begin ext4_write_begin ext4_da_write_begin",
+    ),
+    rule(Reason::MetadataRead, BUFFER, "ext4_* __ext4_*"),
+    rule(
+        Reason::FolioRead,
+        FOLIO,
+        "filemap_get_pages filemap_update_page filemap_read filemap_fault",
+    ),
+    Rule {
+        functions: "futex_* do_nanosleep hrtimer_nanosleep do_exit",
+        through: "",
+        class: Class::Rest,
+    },
 ];
 
 /// Rules for functions that take spinlocks.
 const SPINNING: &[Rule] = &[
-    rule("folio_lruvec_lock*", &[], Reason::LruLock),
-    rule("folio_batch_move_lru", &[], Reason::LruLock),
-    rule("lru_add_drain*", &[], Reason::LruLock),
-    rule("lru_note_cost*", &[], Reason::LruLock),
-    rule("shrink_inactive_list", &[], Reason::LruLock),
-    rule("shrink_active_list", &[], Reason::LruLock),
-    rule("move_folios_to_lru", &[], Reason::LruLock),
-    rule("evict_folios", &[], Reason::LruLock),
-    rule("__page_cache_release", &[], Reason::LruLock),
-    rule("release_pages", &[], Reason::LruLock),
-    rule("folios_put_refs", &[], Reason::LruLock),
-    rule("rmqueue*", &[], Reason::ZoneLock),
-    rule("__rmqueue*", &[], Reason::ZoneLock),
-    rule("free_pcppages_bulk", &[], Reason::ZoneLock),
-    rule("free_one_page", &[], Reason::ZoneLock),
-    rule("free_unref_*", &[], Reason::ZoneLock),
-    rule("__free_pages_ok", &[], Reason::ZoneLock),
-    rule("get_page_from_freelist", &[], Reason::ZoneLock),
-    rule("__filemap_add_folio", &[], Reason::PagesLock),
-    rule("filemap_add_folio", &[], Reason::PagesLock),
-    rule("filemap_remove_folio", &[], Reason::PagesLock),
-    rule("delete_from_page_cache_batch", &[], Reason::PagesLock),
-    rule("truncate_inode_pages_range", &[], Reason::PagesLock),
-    rule("__remove_mapping", &[], Reason::PagesLock),
-    rule("__folio_mark_dirty", &[], Reason::PagesLock),
-    rule("__folio_start_writeback", &[], Reason::PagesLock),
-    rule("__folio_end_writeback", &[], Reason::PagesLock),
-    rule("tag_pages_for_writeback", &[], Reason::PagesLock),
+    rule(
+        Reason::LruLock,
+        "",
+        "folio_lruvec_lock* folio_batch_move_lru lru_add_drain* lru_note_cost* shrink_inactive_list \
+         shrink_active_list move_folios_to_lru evict_folios __page_cache_release release_pages folios_put_refs",
+    ),
+    rule(
+        Reason::ZoneLock,
+        "",
+        "rmqueue* __rmqueue* free_pcppages_bulk free_one_page free_unref_* __free_pages_ok \
+         get_page_from_freelist",
+    ),
+    rule(
+        Reason::PagesLock,
+        "",
+        "__filemap_add_folio filemap_add_folio filemap_remove_folio delete_from_page_cache_batch \
+         truncate_inode_pages_range __remove_mapping __folio_mark_dirty __folio_start_writeback \
+         __folio_end_writeback tag_pages_for_writeback",
+    ),
 ];
 
 /// Functions that wait on behalf of their callers and are not worth naming in the table.
@@ -247,14 +226,19 @@ fn decide(frames: &[String], rules: &[Rule]) -> Option<Class> {
 
 impl Rule {
     fn names(&self, function: &str) -> bool {
-        match self.function.strip_suffix('*') {
+        let named = |name: &str| match name.strip_suffix('*') {
             Some(beginning) => function.starts_with(beginning),
-            None => function == self.function,
-        }
+            None => function == name,
+        };
+        self.functions.split(' ').any(named)
     }
 
     fn is_reached_through(&self, inside: &[String]) -> bool {
-        let begins = |frame: &String| self.through.iter().any(|begin| frame.starts_with(begin));
+        let begins = |frame: &String| {
+            self.through
+                .split(' ')
+                .any(|begin| frame.starts_with(begin))
+        };
         self.through.is_empty() || inside.iter().any(begins)
     }
 }
