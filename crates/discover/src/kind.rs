@@ -195,71 +195,45 @@ mod tests {
 
     const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
+    /// Groups: kind, name, path.
+    const GROUPS: &str = r"
+container ID     /system.slice/docker-ID.scope
+container ID     /docker/ID
+container ID     /machine.slice/libpod-ID.scope
+container ID     /libpod_parent/libpod-ID
+container ID     /system.slice/db.service/libpod-payload-ID
+container ID     /system.slice/nerdctl-ID.scope
+container web    /system.slice/crun-web.scope
+container web    /system.slice/runc-web.scope
+container ID     /kubepods/burstable/pod12-34/crio-ID
+container ID     /kubepods/burstable/pod12-34/ID
+pod       12-34  /kubepods/besteffort/pod12-34
+pod       12-34  /kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod12_34.slice
+pod       12-34  /kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice
+container ID     /kubepods.slice/kubepods-pod12_34.slice/cri-containerd-ID.scope
+container ID     /kubepods.slice/kubepods-pod12_34.slice/crio-ID.scope
+pod       ID     /machine.slice/machine-libpod_pod_ID.slice
+vm        web-1  /machine.slice/machine-qemu\x2d3\x2dweb\x2d1.scope
+vm        web    /machine/qemu-3-web.libvirt-qemu
+container old    /machine.slice/machine-lxc\x2d7\x2dold.scope
+container sid    /machine.slice/machine-sid.scope
+container sid    /machine.slice/systemd-nspawn@sid.service
+container web    /lxc.payload.web
+container 101    /lxc/101
+vm        100    /qemu.slice/100.scope
+service   nginx  /system.slice/nginx.service
+";
+
     #[test]
     fn every_runtimes_groups_are_known_by_name() {
-        use Kind::{Container, Pod, Service, Vm};
-        for (path, kind, name) in [
-            ("/system.slice/docker-ID.scope", Container, "ID"),
-            ("/docker/ID", Container, "ID"),
-            ("/machine.slice/libpod-ID.scope", Container, "ID"),
-            ("/libpod_parent/libpod-ID", Container, "ID"),
-            (
-                "/system.slice/db.service/libpod-payload-ID",
-                Container,
-                "ID",
-            ),
-            ("/system.slice/nerdctl-ID.scope", Container, "ID"),
-            ("/system.slice/crun-web.scope", Container, "web"),
-            ("/system.slice/runc-web.scope", Container, "web"),
-            ("/kubepods/burstable/pod12-34/crio-ID", Container, "ID"),
-            ("/kubepods/burstable/pod12-34/ID", Container, "ID"),
-            ("/kubepods/besteffort/pod12-34", Pod, "12-34"),
-            (
-                "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod12_34.slice",
-                Pod,
-                "12-34",
-            ),
-            (
-                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice",
-                Pod,
-                "12-34",
-            ),
-            (
-                "/kubepods.slice/kubepods-pod12_34.slice/cri-containerd-ID.scope",
-                Container,
-                "ID",
-            ),
-            (
-                "/kubepods.slice/kubepods-pod12_34.slice/crio-ID.scope",
-                Container,
-                "ID",
-            ),
-            ("/machine.slice/machine-libpod_pod_ID.slice", Pod, "ID"),
-            (
-                r"/machine.slice/machine-qemu\x2d3\x2dweb\x2d1.scope",
-                Vm,
-                "web-1",
-            ),
-            ("/machine/qemu-3-web.libvirt-qemu", Vm, "web"),
-            (
-                r"/machine.slice/machine-lxc\x2d7\x2dold.scope",
-                Container,
-                "old",
-            ),
-            ("/machine.slice/machine-sid.scope", Container, "sid"),
-            (
-                "/machine.slice/systemd-nspawn@sid.service",
-                Container,
-                "sid",
-            ),
-            ("/lxc.payload.web", Container, "web"),
-            ("/lxc/101", Container, "101"),
-            ("/qemu.slice/100.scope", Vm, "100"),
-            ("/system.slice/nginx.service", Service, "nginx"),
-        ] {
-            let (path, name) = (path.replace("ID", ID), name.replace("ID", ID));
-            let expected = named(kind, name);
-            assert_eq!(of_path(&path), Some(expected), "{path}");
+        for line in GROUPS.trim().lines() {
+            let line = line.replace("ID", ID);
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [kind, name, path] = words[..] else {
+                panic!("{line}")
+            };
+            let found = of_path(path).map(|found| (found.kind.to_string(), found.name));
+            assert_eq!(found, Some((kind.into(), name.into())), "{path}");
         }
     }
 

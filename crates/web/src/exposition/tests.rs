@@ -220,16 +220,6 @@ fn before_the_first_step_there_are_no_group_values() {
 }
 
 #[test]
-fn counters_are_named_total_and_infos_info() {
-    for (metric, _) in metrics() {
-        assert_eq!(
-            metric.kind == Kind::Counter,
-            metric.kind.suffix() == "_total"
-        );
-    }
-}
-
-#[test]
 fn no_more_than_a_family_of_a_thousand_groups_is_in_memory_at_once() {
     let report = report(&example::tick(40, 1000));
     let pieces = Scrape::new(Format::Text, report, Own::default());
