@@ -577,6 +577,24 @@ fn a_mounted_cd_makes_no_unused_disk_relevant() {
 }
 
 #[test]
+fn a_tenth_namespace_is_another_disk_than_the_first() {
+    let host = Host::healthy();
+    for (disk, scheduler) in [("nvme0n1", "[none] bfq\n"), ("nvme0n10", "none [bfq]\n")] {
+        for (file, text) in [
+            ("device/model", "disk\n"),
+            ("size", "1000000\n"),
+            ("dev", "259:1\n"),
+            ("queue/scheduler", scheduler),
+        ] {
+            host.files.set(&format!("/sys/block/{disk}/{file}"), text);
+        }
+    }
+    let mounts = format!("{MOUNTS}42 40 259:1 / /data rw - ext4 /dev/nvme0n10 rw\n");
+    host.files.set("/proc/self/mountinfo", &mounts);
+    fine(&host.report(), "weights-not-enforced");
+}
+
+#[test]
 fn a_remedy_keeps_the_backslashes_of_a_unit_in_a_shell() {
     let host = Host::healthy();
     host.group("/system.slice", |slice| {

@@ -322,8 +322,8 @@ impl fmt::Debug for Tracker {
 fn refused(reason: &str) -> Error {
     Error::environment(
         format!("requests for pages cannot be counted here: {reason}"),
-        "run as root (CAP_BPF, CAP_PERFMON) on a kernel with BTF, Linux 6.1 or later; without it \
-         justitia vm still shows what is cached",
+        "run as root (CAP_BPF, CAP_PERFMON) in the host's pid namespace, on a kernel with BTF, Linux 6.1 or later; \
+         without it justitia vm still shows what is cached",
     )
 }
 
