@@ -201,8 +201,8 @@ fn no_scheduler(facts: &Facts, out: &mut Outcome) {
     }
     out.find(
         Subject::Host,
-        "no scheduler that knows weights: direct I/O and reads from the disk do not follow \
-             them, page cache and buffered writes do",
+        "no scheduler that knows weights: writes, reads from the disk and direct I/O do not \
+             follow them",
     )
     .remedy("modprobe bfq")
     .remedy("a kernel built with CONFIG_BLK_CGROUP_IOCOST or CONFIG_IOSCHED_BFQ");

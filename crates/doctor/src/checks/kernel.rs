@@ -15,7 +15,7 @@ pub(crate) const MGLRU: Check = Check {
     needs: "MGLRU (/sys/kernel/mm/lru_gen), all groups (memory.low)",
     consequence:
         "kernels 6.1 to 6.12 take from a group above its memory.low without regard to how \
-                  far above it is: protection holds, proportions do not; newer ones scale. With \
+                  far above it is: proportions do not hold, and protection is not certain; newer ones scale. With \
                   min_ttl_ms processes are killed before a working set is given up",
     run: mglru,
 };
