@@ -84,9 +84,12 @@ pub fn run(
     // From here on knobs are in this agent's charge: the agent before may hand over to one that waits. Every way out
     // restores them or hands them over. A signal that comes before the loop ends the loop at once.
     let signals = signals()?;
-    let (fs, claim) = claim_host(settings.mode)?;
+    let begun = claim_host(settings.mode).and_then(|(fs, claim)| {
+        let source = traffic_source(settings.observer, &fs, log)?;
+        Ok((fs, claim, source))
+    });
+    let (fs, claim, source) = begun.inspect_err(|_| restore_instead(&settings, log))?;
     let locked = stay_awake(log);
-    let source = traffic_source(settings.observer, &fs, log)?;
     let mode = word(&settings.mode);
     let (globs, socket) = (settings.manage.join(" "), settings.socket());
     let (place, feed_path) = (Place::from(&settings), settings.status_socket());
@@ -186,6 +189,15 @@ pub fn is_handed_over(settings: &Settings) -> bool {
     matches!(left, Ok(Some(_)))
 }
 
+/// Restores what the agent before left in force for this one, which cannot begin.
+fn restore_instead(settings: &Settings, log: &Log) {
+    let restored = restore_locked(settings);
+    let failed = restored.and_then(|restored| failed_if_any(&restored.unwrap_or_default()));
+    if let Err(Error { cause, remedy, .. }) = failed {
+        log.warn(format_args!("{cause}; {remedy}"));
+    }
+}
+
 /// Restores what a dead agent left behind; `None` if there is no journal.
 pub fn restore_host(settings: &Settings) -> Result<Option<Restored>> {
     let dir = &settings.state_dir;
@@ -193,6 +205,11 @@ pub fn restore_host(settings: &Settings) -> Result<Option<Restored>> {
         return Ok(None);
     }
     let _lock = Lock::take(dir)?;
+    restore_locked(settings)
+}
+
+fn restore_locked(settings: &Settings) -> Result<Option<Restored>> {
+    let dir = &settings.state_dir;
     handover::discard(dir)?;
     if !Journal::exists(dir)? {
         return Ok(None);

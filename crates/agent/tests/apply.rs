@@ -317,6 +317,28 @@ fn a_look_between_a_managers_two_writes_gives_nothing_up() {
 }
 
 #[test]
+fn a_manager_between_its_two_writes_has_time_until_the_next_step() {
+    let (fake, a, _state, mut rig) = one_group();
+    let plan = |n: u64| {
+        vec![
+            write(a, LOW, limit(n << 20)),
+            write(a, HIGH, limit(n << 21)),
+        ]
+    };
+    rig.apply(plan(50));
+    rig.look();
+    fake.foreign_write("/app/a", "memory.low", "0");
+    // The agent looks, and looks again before it writes.
+    rig.look();
+    rig.apply(plan(60));
+    fake.foreign_write("/app/a", "memory.high", "max");
+    rig.look();
+    rig.apply(plan(70));
+    assert_eq!(text(&fake, "/app/a", LOW), (70 << 20).to_string());
+    assert_eq!(text(&fake, "/app/a", HIGH), (140 << 20).to_string());
+}
+
+#[test]
 fn a_group_made_anew_never_gets_the_old_ones_values() {
     let fake = host(&["a"]);
     fake.foreign_write("/app/a", "memory.low", "1048576");

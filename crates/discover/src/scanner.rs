@@ -26,6 +26,7 @@ use justitia_report::status::Problem;
 use crate::kind::Named;
 use crate::kubernetes::{self, Known};
 use crate::oci::{self, Record, Records};
+use crate::trusted::Author;
 use crate::weight::{Priors, Standing};
 use crate::{
     kind, weight, DiscoverConfig, Discovered, Glob, GlobError, Kind, KubernetesConfig, PodNames,
@@ -476,7 +477,13 @@ impl Scanner {
             .records
             .of_cgroup(&place.path, Some(&entry.name), users);
         let Known { names, stated } = self.known(&place.path, record, standing);
+        // A tenant chooses the names of its groups, and so which of root's records they seem to have.
+        let borrows = |record: &&Record| {
+            let is_its = record.cgroup.as_ref() == Some(&place.path);
+            standing == Standing::Inside && record.author == Author::Root && !is_its
+        };
         let alias = record
+            .filter(|record| !borrows(record))
             .and_then(|record| record.name.clone())
             .or_else(|| names.as_ref().map(PodNames::alias));
         walk.changed |= was_known && (&entry.alias, &entry.pod) != (&alias, &names);

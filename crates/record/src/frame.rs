@@ -57,6 +57,9 @@ pub(crate) fn frame(contents: &[u8], before: &[u8]) -> io::Result<Vec<u8>> {
     }
     let mut compressor = Compressor::new(LEVEL)?;
     compressor.set_parameter(CParameter::ChecksumFlag(true))?;
+    // At this level zstd finds matches in the last MiB of a prefix only. Small frames would grow by half.
+    let long = before.len() > 1 << 20;
+    compressor.set_parameter(CParameter::EnableLongDistanceMatching(long))?;
     let prefix = compressor.context_mut().ref_prefix(before);
     prefix.map_err(|_| io::Error::other("zstd takes no prefix"))?;
     compressor.compress(contents)

@@ -35,7 +35,7 @@ pub struct Writer {
     dropped: u64,
     /// The file did not exist before.
     made: bool,
-    syncer: Option<Syncer>,
+    syncer: Syncer,
     synced_at: Instant,
 }
 
@@ -62,7 +62,10 @@ impl Writer {
             Err(Errno::WOULDBLOCK) => return Err(error::in_use(path)),
             Err(errno) => return Err(error::io("lock", &name, &errno.into())),
         }
-        let syncer = Syncer::start(&file).map_err(|error| error::io("sync", &name, &error))?;
+        let syncer = file
+            .try_clone()
+            .and_then(|file| Syncer::start(move || file.sync_data()));
+        let syncer = syncer.map_err(|error| error::io("sync", &name, &error))?;
         let mut writer = Writer {
             path: path.to_owned(),
             file,
@@ -70,7 +73,7 @@ impl Writer {
             length: 0,
             dropped: 0,
             made,
-            syncer: Some(syncer),
+            syncer,
             synced_at: Instant::now(),
         };
         if let Err(error) = writer.find_end() {
@@ -93,9 +96,7 @@ impl Writer {
         self.append(&frame)?;
         if self.synced_at.elapsed() >= SYNC_EVERY {
             self.synced_at = Instant::now();
-            if let Some(syncer) = &self.syncer {
-                syncer.ask();
-            }
+            self.syncer.ask();
         }
         Ok(())
     }
@@ -104,8 +105,9 @@ impl Writer {
     pub fn finish(mut self) -> Result<()> {
         let frame = Encoder::end().map_err(|error| self.io("encode the end of", &error))?;
         self.append(&frame)?;
-        self.syncer = None;
-        let synced = self.file.sync_data();
+        // The kernel reports an error of an open file once, to whoever syncs it next.
+        let before = self.syncer.end();
+        let synced = before.and_then(|()| self.file.sync_data());
         synced.map_err(|error| self.io("sync", &error))
     }
 
@@ -171,20 +173,18 @@ impl Writer {
     }
 }
 
-/// The thread that syncs the file to the disk.
+/// The thread that syncs the file to the disk. It ends with the first error.
 #[derive(Debug)]
-struct Syncer(Option<(SyncSender<()>, JoinHandle<()>)>);
+struct Syncer(Option<(SyncSender<()>, JoinHandle<io::Result<()>>)>);
 
 impl Syncer {
-    fn start(file: &File) -> io::Result<Syncer> {
-        let file = file.try_clone()?;
+    fn start(mut sync: impl FnMut() -> io::Result<()> + Send + 'static) -> io::Result<Syncer> {
         let (asked, answers) = sync_channel(1);
         let thread = thread::Builder::new().name("sync".into()).spawn(move || {
             while answers.recv().is_ok() {
-                // Data that does not reach the disk is still in the page cache. The last sync, at the end,
-                // reports errors.
-                let _ = file.sync_data();
+                sync()?;
             }
+            Ok(())
         })?;
         Ok(Syncer(Some((asked, thread))))
     }
@@ -195,13 +195,39 @@ impl Syncer {
             let _ = asked.try_send(());
         }
     }
+
+    /// Waits for the end of the thread, and returns its error.
+    fn end(&mut self) -> io::Result<()> {
+        let Some((asked, thread)) = self.0.take() else {
+            return Ok(());
+        };
+        drop(asked);
+        let ended = thread.join();
+        ended.unwrap_or_else(|_| Err(io::Error::other("the thread that syncs panicked")))
+    }
 }
 
 impl Drop for Syncer {
     fn drop(&mut self) {
-        if let Some((asked, thread)) = self.0.take() {
-            drop(asked);
-            let _ = thread.join();
-        }
+        let _ = self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_an_earlier_sync_is_reported_at_the_end() {
+        let mut results = vec![Err(io::Error::other("the disk is gone")), Ok(())];
+        let (synced, waits) = sync_channel(0);
+        let syncer = Syncer::start(move || {
+            let _ = synced.send(());
+            results.remove(0)
+        });
+        let mut syncer = syncer.unwrap();
+        syncer.ask();
+        waits.recv().unwrap();
+        assert_eq!(syncer.end().unwrap_err().to_string(), "the disk is gone");
     }
 }

@@ -172,9 +172,10 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes tokens that were used already; the balance may become negative.
+    /// Takes tokens that were used already. The balance may become negative, but a client that is gone does not cost
+    /// the others more than one full budget.
     fn spend(&mut self, used: f64) {
-        self.left -= used;
+        self.left = (self.left - used).max(-self.most);
     }
 }
 

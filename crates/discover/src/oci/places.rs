@@ -110,9 +110,14 @@ fn is_remapped(name: &str) -> bool {
 /// OCI runtimes that keep records of their own, in `/run/NAME` and in a user's `/run/user/UID/NAME`.
 const RUNTIMES: [(&str, Layout); 2] = [("crun", Layout::Crun), ("runc", Layout::Runc)];
 
-/// State directories of containerd in the same places: its own, that of a containerd started by dockerd, and
-/// that of k3s and RKE2.
-const CONTAINERDS: [&str; 3] = ["containerd", "docker/containerd/daemon", "k3s/containerd"];
+/// State directories of containerd in the same places: its own, that of a containerd started by dockerd, that of k3s
+/// and RKE2, and that of k0s.
+const CONTAINERDS: [&str; 4] = [
+    "containerd",
+    "docker/containerd/daemon",
+    "k3s/containerd",
+    "k0s/containerd",
+];
 
 /// Namespaces of a user's containerd whose records are read, at most.
 const NAMESPACES_OF_USER: usize = 8;

@@ -360,16 +360,18 @@ fn with_userns_remap_dockers_records_are_found_below_its_data() {
 }
 
 #[test]
-fn containers_of_k3s_and_rke2_are_found() {
-    let root = tempfile::tempdir().unwrap();
-    let task = "run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io/c1";
-    write(
-        root.path(),
-        &format!("{task}/config.json"),
-        r#"{"annotations": {"io.justitia.weight": "300"}, "linux": {"cgroupsPath": "/own/c1"}}"#,
-    );
-    let fs = fake(&["/own/c1"]);
-    let mut scanner = scanner(&fs, &[], RuntimeDirs::under(root.path()));
-    scanner.rescan().unwrap();
-    assert_eq!(scanner.groups()[0].weight, weight(300));
+fn containers_of_k3s_rke2_and_k0s_are_found() {
+    for state in ["run/k3s/containerd", "run/k0s/containerd"] {
+        let root = tempfile::tempdir().unwrap();
+        let task = format!("{state}/io.containerd.runtime.v2.task/k8s.io/c1");
+        write(
+            root.path(),
+            &format!("{task}/config.json"),
+            r#"{"annotations": {"io.justitia.weight": "300"}, "linux": {"cgroupsPath": "/own/c1"}}"#,
+        );
+        let fs = fake(&["/own/c1"]);
+        let mut scanner = scanner(&fs, &[], RuntimeDirs::under(root.path()));
+        scanner.rescan().unwrap();
+        assert_eq!(scanner.groups()[0].weight, weight(300), "{state}");
+    }
 }

@@ -463,6 +463,12 @@ fn a_cgroup_that_a_tenant_names_neither_takes_a_name_of_roots_nor_makes_it_ambig
     assert_eq!(found("crun-other.scope"), None);
     assert_eq!(found(&made[2]), Some(made[2].clone()));
     assert_eq!(found("0123456789bb"), Some(mine), "as `docker ps` shows it");
+    let alias = |path: &str| {
+        let group = scanner.groups().iter().find(|group| group.path == path);
+        group.unwrap().alias.clone()
+    };
+    assert_eq!(alias(&docker), Some("db".to_owned()));
+    assert_eq!(alias(&made[3]), None, "it has the ID of root's container");
 }
 
 #[test]

@@ -41,6 +41,42 @@ fn written_frames_are_read_back_and_repeated_contents_take_fewer_bytes() {
     assert!(starts[2] - starts[1] < starts[1] - 20, "{starts:?}");
 }
 
+/// Contents of a step of this many groups, in which every tenth group has another number than in other `rounds`.
+fn step_of(groups: u64, round: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for group in 0..groups {
+        let mut number = (group << 8) | if group % 10 == 0 { round } else { 0 };
+        for _ in 0..100 {
+            // Numbers that do not compress by themselves.
+            number = number
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            bytes.extend(number.to_le_bytes());
+        }
+    }
+    bytes
+}
+
+#[test]
+fn data_that_did_not_change_costs_little_in_a_step_of_thousands_of_groups() {
+    for groups in [100, 3000] {
+        let (before, after) = (step_of(groups, 0), step_of(groups, 1));
+        let bytes = [
+            frame(&before, &[]).unwrap(),
+            frame(&after, &before).unwrap(),
+        ];
+        let part = bytes[1].len() as f64 / after.len() as f64;
+        assert!(
+            part < 0.15,
+            "{groups} groups of which a tenth changed: {part}"
+        );
+        assert_eq!(
+            contents(&pieces(&bytes.concat())),
+            [&before[..], &after[..]]
+        );
+    }
+}
+
 #[test]
 fn a_cut_anywhere_leaves_the_frames_before_it() {
     let (bytes, starts) = three();

@@ -254,3 +254,12 @@ fn a_client_whose_turn_does_not_come_is_asked_to_retry() {
     );
     drop(deaf);
 }
+
+#[test]
+fn after_any_use_of_the_processor_answers_come_again_soon() {
+    let began = Instant::now();
+    let mut cpu = Budget::new(CPU);
+    (0..1000).for_each(|_| cpu.spend(1.0));
+    let at = cpu.has(0.0, began).unwrap_err();
+    assert!(at <= began + Duration::from_secs_f64(2.0 * CPU.1 / CPU.0));
+}
