@@ -42,8 +42,10 @@ pub struct Finding {
     pub evidence: String,
     /// The same numbers for programs; units are in the names.
     pub numbers: BTreeMap<&'static str, f64>,
-    /// Commands or settings, any one of which helps.
+    /// Commands or settings.
     pub remedy: Vec<String>,
+    /// The finding ends with all of `remedy` only; otherwise any one helps.
+    pub all_needed: bool,
     /// The operator's reason for accepting it; `None`: not silenced.
     pub silenced: Option<String>,
 }
@@ -81,6 +83,7 @@ impl Outcome {
             evidence: evidence.into(),
             numbers: BTreeMap::new(),
             remedy: Vec::new(),
+            all_needed: false,
             silenced: None,
         });
         &mut self.findings[at]

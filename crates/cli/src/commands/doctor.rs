@@ -26,12 +26,13 @@ use crate::settings::{self, OutputArgs};
 /// Arguments of `justitia doctor`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Checks the host and all its cgroups, changes nothing, needs no agent. Each finding shows the
-evidence, the consequence and the remedy. A file that cannot be read is reported and never counts as
-fine. To silence an intended finding, name it in [doctor] of the configuration, with a reason:
-silence = [{ check = \"swap-none\", reason = \"...\" }].
+Checks the host and all its cgroups, changes nothing, needs no agent. Each finding shows the evidence, the \
+consequence and the remedy. A file that cannot be read is reported and never counts as fine. To silence an intended \
+finding, name it in [doctor] of the configuration, with a reason: silence = [{ check = \"swap-none\", reason = \
+\"...\" }].
 
-Exit codes: 0 no finding, 1 a finding, 2 wrong arguments or no such group, 69 no finding, but some checks could not tell.
+Exit codes: 0 no finding, 1 a finding, 2 wrong arguments or no such group, 69 no finding, but some checks could not \
+tell.
 
 Examples:
   justitia doctor
@@ -133,7 +134,7 @@ fn verdict(report: &Report) -> Result<()> {
     match report.verdict {
         Verdict::Finding => Err(Error::failed(
             output::number(report.findings_total, "finding"),
-            "follow the remedy of each, or silence an intended finding in [doctor] of the \
+            "apply a remedy to each, or all where it says so, or silence an intended finding in [doctor] of the \
              configuration",
         )),
         Verdict::CouldNotTell => Err(Error::environment(

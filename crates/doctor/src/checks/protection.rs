@@ -192,6 +192,7 @@ fn cut_off(facts: &Facts, out: &mut Outcome) -> Option<()> {
             finding
                 .bytes("protection_bytes", own)
                 .bytes("effective_bytes", Bytes::ZERO);
+            finding.all_needed = true;
             for above in bare {
                 finding.remedy(remedy::set(facts, above, file, needed));
             }

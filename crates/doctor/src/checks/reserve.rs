@@ -103,11 +103,11 @@ fn exceeded(
         let room = fits > current.scale(LEAST_ROOM);
         room.then(|| remedy::set(facts, group, group.limited_by(limit), fits))
     });
-    if let Some(found) = found {
-        finding.remedy(found);
-    }
+    let example = found.map_or_else(String::new, |command| {
+        format!(" ({command}, and the others alike)")
+    });
     finding.remedy(format!(
-        "multiply each of these limits by {factor:.2}, or protect (memory.low) what each must have"
+        "multiply each of these limits by {factor:.2}{example}, or protect (memory.low) what each must have"
     ));
 }
 

@@ -49,9 +49,15 @@ pub(crate) const WRITEBACK_NOT_CHARGED: Check = Check {
 
 /// A weight other than the default: as the owner stated it, or in a group's files.
 fn set_weight(group: &GroupFacts, out: &mut Outcome) -> Option<u32> {
-    let stated = group.weights().map(|known| out.known(known).flatten());
-    let mut stated = stated.into_iter().flatten();
-    stated.find(|weight| *weight != Weight::DEFAULT.get())
+    let [asked, files @ ..] = group.weights().map(|known| {
+        let weight = out.known(known).flatten();
+        weight.filter(|weight| *weight != Weight::DEFAULT.get())
+    });
+    // A running agent writes its own weights into the files of the groups that it manages.
+    asked.or_else(|| {
+        let in_file = files.into_iter().flatten().next()?;
+        (!out.known(group.managed.clone())?).then_some(in_file)
+    })
 }
 
 fn not_enforced(facts: &Facts, out: &mut Outcome) -> Option<()> {
@@ -102,18 +108,19 @@ fn not_enforced(facts: &Facts, out: &mut Outcome) -> Option<()> {
             .find(Subject::Disk(name.clone()), evidence)
             .number("weighted_groups", weighted.len() as f64);
         if cost.is_some() {
-            let qos = remedy::file_path(facts, "/", File::IoCostQos);
-            finding
-                .remedy(
-                    "justitia run enables io.cost on it while groups contend, unless [disk] iocost = false",
-                )
-                .remedy(format!("echo '{device} enable=1' > {qos}"));
+            finding.remedy(
+                "justitia run enables io.cost on it while groups contend, unless [disk] iocost = false",
+            );
         }
-        finding
-            .remedy(format!(
-                "{load}echo bfq > /sys/block/{name}/queue/scheduler"
-            ))
-            .remedy(format!("echo '{rule}' > {file}"));
+        finding.remedy(format!(
+            "{load}echo bfq > /sys/block/{name}/queue/scheduler && echo '{rule}' > {file}"
+        ));
+        if cost.is_some() {
+            let qos = remedy::file_path(facts, "/", File::IoCostQos);
+            finding.remedy(format!(
+                "echo '{device} enable=1' > {qos}    # the agent then leaves this disk alone"
+            ));
+        }
     }
     Some(())
 }

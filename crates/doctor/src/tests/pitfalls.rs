@@ -381,7 +381,8 @@ fn the_limit_to_lower_is_the_one_that_is_set() {
     });
     let report = host.report();
     let remedy = &check(&report, "limits-exceed-memory").findings[0].remedy[0];
-    assert_eq!(remedy, "echo 3414M > /sys/fs/cgroup/app/db/memory.high");
+    let command = " (echo 3414M > /sys/fs/cgroup/app/db/memory.high, ";
+    assert!(remedy.contains(command), "{remedy}");
 }
 
 #[test]
@@ -535,6 +536,51 @@ fn a_running_agents_writes_are_no_decision_of_the_owner() {
         assert!(check.findings.is_empty(), "{check:#?}");
         assert_eq!(check.could_not_tell, ["the agent's groups: no permission"]);
     }
+}
+
+#[test]
+fn weights_that_a_running_agent_wrote_are_not_weights_of_the_owner() {
+    let mut host = Host::healthy();
+    let disk = "/sys/block/sda/queue/scheduler";
+    host.files.set(disk, "[none] mq-deadline bfq\n");
+    host.group("/", |root| root.io_cost_qos = Some(String::new()));
+    let asked = |weight: &str| {
+        let db = host.fs.open("/app/db").unwrap();
+        db.set_xattr(xattr::WEIGHT, weight).unwrap();
+    };
+    asked("100");
+    host.group("/app/db", |db| db.bfq_weight = Some(300));
+    let id = "weights-not-enforced";
+    assert_eq!(
+        check(&host.report(), id).findings.len(),
+        1,
+        "without an agent"
+    );
+    host.managed = Ok(["/app/db".to_owned()].into());
+    fine(&host.report(), id);
+    host.managed = Err(Unread::new("the agent's groups", "no permission"));
+    assert_eq!(check(&host.report(), id).verdict, Verdict::CouldNotTell);
+    host.managed = Ok(["/app/db".to_owned()].into());
+    asked("800");
+    let report = host.report();
+    let remedy = &check(&report, id).findings[0].remedy;
+    let steps = ["justitia run", "echo bfq > ", "enable=1"];
+    assert_eq!(remedy.len(), steps.len(), "{remedy:?}");
+    for (line, words) in remedy.iter().zip(steps) {
+        assert!(line.contains(words), "{remedy:?}");
+    }
+}
+
+#[test]
+fn a_protection_that_ancestors_cut_off_needs_all_remedies_and_any_other_finding_one() {
+    let host = Host::healthy();
+    host.group("/app", |app| app.low = mib(0));
+    host.files
+        .set("/sys/block/sda/queue/scheduler", "[none] mq-deadline\n");
+    let report = host.report();
+    let all = |id| check(&report, id).findings[0].all_needed;
+    assert!(all("protection-cut-off"));
+    assert!(!all("weights-not-enforced"));
 }
 
 #[test]

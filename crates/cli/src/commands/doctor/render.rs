@@ -45,6 +45,13 @@ fn finding(text: &mut Page, check: &CheckReport) {
     for finding in open.iter().take(SHOWN) {
         let line = format!("{}: {}", subject(&finding.subject), finding.evidence);
         text.wrapped("  ", "    ", &line);
+        if finding.remedy.len() > 1 {
+            text.push_str(if finding.all_needed {
+                "    all of:\n"
+            } else {
+                "    any one of:\n"
+            });
+        }
         for remedy in &finding.remedy {
             // Commands are not wrapped, so that users can copy them.
             writeln!(text, "    > {remedy}");
@@ -161,6 +168,7 @@ mod tests {
             evidence: evidence.into(),
             numbers: std::collections::BTreeMap::new(),
             remedy: vec!["echo 512M > /cg/app/db/memory.low".into()],
+            all_needed: false,
             silenced: silenced.map(str::to_owned),
         }
     }
@@ -270,6 +278,34 @@ mod tests {
             "8 found, 1 silenced, 2 could not tell\n",
         ] {
             assert!(text.contains(words), "{words}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn several_remedies_are_said_to_be_alternatives_or_steps() {
+        let text = |remedies: usize, all_needed| {
+            let mut report = report();
+            report.checks.truncate(2);
+            let found = &mut report.checks[1].findings[0];
+            found.remedy = vec!["echo 1 > /a".into(); remedies];
+            found.all_needed = all_needed;
+            render(&report, Screen::FILE)
+        };
+        for (remedies, all_needed, words) in [
+            (1, true, "is full\n    > echo 1 > /a\n  cons"),
+            (
+                2,
+                false,
+                "is full\n    any one of:\n    > echo 1 > /a\n    > echo 1 > /a\n",
+            ),
+            (
+                2,
+                true,
+                "is full\n    all of:\n    > echo 1 > /a\n    > echo 1 > /a\n",
+            ),
+        ] {
+            let text = text(remedies, all_needed);
+            assert!(text.contains(words), "{words}: {text}");
         }
     }
 
