@@ -24,7 +24,7 @@ use crate::log::Log;
 use crate::notify::Notifier;
 use crate::observe::{Change, Observer};
 use crate::pace::{Control, Pace, Woken};
-use crate::reserve::Reservations;
+use crate::reserve::{self, Reservations};
 use crate::restore::{restore, Restored};
 use crate::socket::{Board, Step};
 use crate::status::{source_words, Priors, Problem, Setup, Tick};
@@ -211,11 +211,7 @@ impl Agent {
             self.observer.hear_color(group, spoken);
         }
         for asked in self.board.take_asked() {
-            let time = Duration::from_secs_f64(asked.left_s);
-            self.log.info(format_args!(
-                "{} reserved for {} for {time:?}",
-                asked.bytes, asked.path
-            ));
+            self.log.info(reserve::words(&asked));
             self.reservations.take_in(asked, began);
         }
         let reservations = self.reservations.holding(began);

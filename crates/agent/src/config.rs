@@ -350,7 +350,7 @@ fn said(message: &str, key: &str) -> (String, String) {
 }
 
 /// Values whose form is not obvious.
-const EXAMPLES: [(&str, &str); 16] = [
+const EXAMPLES: [(&str, &str); 17] = [
     ("interval", "\"1s\""),
     ("manage", "[\"/app/*\"]"),
     ("manage_also", "[\"/system.slice/db.service\"]"),
@@ -364,6 +364,7 @@ const EXAMPLES: [(&str, &str); 16] = [
     ("color_ttl", "\"5s\""),
     ("color_period", "\"1s\""),
     ("reserve", "\"2%\""),
+    ("nri", "\"auto\""),
     ("root_share", "\"10%\""),
     ("mode", "\"proportional\""),
     ("silence", doctor::SILENCE),

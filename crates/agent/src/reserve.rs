@@ -35,6 +35,20 @@ impl Reservations {
     }
 }
 
+/// A request, in words for the log.
+pub(crate) fn words(asked: &Reservation) -> String {
+    let Reservation {
+        path,
+        bytes,
+        left_s,
+    } = asked;
+    if *bytes == Bytes::ZERO {
+        format!("the reservation for {path} is canceled")
+    } else {
+        format!("{bytes} reserved for {path} for {left_s} s")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,5 +76,13 @@ mod tests {
         assert_eq!(paths(held.holding(later)), [both[1].clone()]);
         held.take_in(asked("/b", 0, 60.0), later);
         assert!(held.holding(later).is_empty());
+    }
+
+    #[test]
+    fn a_canceled_reservation_is_not_called_one_of_no_bytes() {
+        let said = words(&asked("/a", 0, 60.0));
+        assert_eq!(said, "the reservation for /a is canceled");
+        let said = words(&asked("/a", 10, 1.5));
+        assert_eq!(said, "10.0 MiB reserved for /a for 1.5 s");
     }
 }

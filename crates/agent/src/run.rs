@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use justitia_cgroup::{Claim, Fs, Mount, RealFs, WriterConfig};
 use justitia_discover::{Priors, RuntimeDirs};
 use justitia_policy::config::Mode;
-use justitia_report::text::word;
+use justitia_report::text::{number, word};
 use rustix::process::setpriority_process;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -133,9 +133,9 @@ pub fn run(
             log.info("no cgroup to manage yet: waiting");
         }
         log.info(format_args!(
-            "version {} manages {} groups in mode {mode}",
+            "version {} manages {} in mode {mode}",
             env!("CARGO_PKG_VERSION"),
-            agent.managed(),
+            number(agent.managed(), "group"),
         ));
         if locked {
             said_unless_kept(&pages::keep_what_is_used_now(), log);
@@ -334,12 +334,12 @@ pub fn no_group(globs: &str) -> Error {
     if globs.is_empty() {
         Error::failed(
             "no container, pod or VM was found",
-            "start one, name cgroups with --manage '/app/*', or wait for them with justitia run --wait",
+            "start one, or name other cgroups with --manage '/app/*'; justitia run --wait waits for them",
         )
     } else {
         Error::failed(
             format!("no cgroup matches {globs}"),
-            "globs are relative to the cgroup2 mount, as /app/*; justitia run --wait waits for the groups",
+            "name cgroups with --manage, relative to the cgroup2 mount, as /app/*; justitia run --wait waits for them",
         )
     }
 }

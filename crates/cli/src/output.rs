@@ -12,6 +12,7 @@ use justitia_policy::color::Color;
 use justitia_policy::units::Bytes;
 use justitia_report::say;
 use justitia_report::status::{KnobStatus, Problem};
+pub(crate) use justitia_report::text::number;
 use justitia_report::text::{printable, printable_json};
 use serde::Serialize;
 
@@ -452,20 +453,12 @@ pub(crate) fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".into(), |share| format!("{:.1}%", share * 100.0))
 }
 
-/// `1 group`, `3 groups`.
-pub(crate) fn number(count: usize, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
-    }
-}
-
 /// A knob's value before the agent changed it, in words.
 pub(crate) fn prior_value(knob: &KnobStatus) -> String {
     match (knob.foreign, &knob.prior) {
         (true, _) => "set by somebody else, left alone".into(),
         (false, Some(prior)) => knob_value(prior, knob.knob.is_memory()),
-        (false, None) => "not changed by us".into(),
+        (false, None) => "not changed".into(),
     }
 }
 

@@ -195,15 +195,19 @@ fn refused_after_log(arguments: &[&str]) -> (String, String) {
 #[test]
 fn restoring_without_a_journal_is_done_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let state = dir.path().join("state");
-    let output = justitia(&["restore", "--state-dir", state.to_str().unwrap()]);
+    let state = dir.path().to_str().unwrap();
+    let output = justitia(&["restore", "--state-dir", state]);
     assert!(output.status.success());
     assert_eq!(
         String::from_utf8(output.stdout).unwrap(),
-        "nothing to restore\n"
+        format!("nothing to restore: {state} has no journal\n")
     );
-    assert!(!state.exists(), "nothing is made");
-    let output = justitia(&["restore", "--json", "--state-dir", state.to_str().unwrap()]);
+    let nowhere = dir.path().join("nowhere");
+    let arguments = ["restore", "--state-dir", nowhere.to_str().unwrap()];
+    let (cause, _) = refused(&arguments, &[1]);
+    assert!(cause.contains("no directory"), "{cause}");
+    assert_eq!(fs::read_dir(state).unwrap().count(), 0, "nothing is made");
+    let output = justitia(&["restore", "--json", "--state-dir", state]);
     assert!(String::from_utf8(output.stdout)
         .unwrap()
         .contains("\"restored\": 0"));
@@ -459,7 +463,7 @@ fn a_policy_of_machines_needs_a_running_image_cache() {
     let state_dir = dir.path().to_str().unwrap();
     for policy in [&[][..], &["lfu"]] {
         let arguments = [&["vm", "policy", "--state-dir", state_dir], policy].concat();
-        let (cause, remedy) = refused(&arguments, &[69]);
+        let (cause, remedy) = refused(&arguments, &[1]);
         assert!(cause.contains("vm.sock"), "{cause}");
         assert!(remedy.contains("justitia vm run"), "{remedy}");
     }

@@ -254,7 +254,7 @@ fn a_machine_of_a_real_libvirt_has_its_name_and_weight_and_leaves_as_libvirt_wro
         ("justitia vm --images", "/data/db.img"),
         (
             "justitia vm run --weight db=400",
-            "managing the cache of 1 machines",
+            "managing the cache of 1 machine,",
         ),
     ]);
     let again = said.text("scope");

@@ -99,7 +99,7 @@ fn json_goes_on_while_the_agent_is_away_and_ends_when_nobody_reads() {
 fn a_frame_that_cannot_be_shown_is_an_error_of_two_lines() {
     let dir = tempfile::tempdir().unwrap();
     let cases: [(&[&str], i32, &str, &str); 3] = [
-        (&[], 69, "not a terminal", "use --once or --json"),
+        (&[], 2, "not a terminal", "use --once or --json"),
         (&["--interval", "1ms", "--once"], 2, "interval 1ms", "1s"),
         (&["--once"], 1, "no agent listens", "start it"),
     ];

@@ -16,6 +16,14 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// `1 group`, `3 groups`.
+pub fn number(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    }
+}
+
 /// The word of an enum's value in JSON.
 pub fn word(value: &impl serde::Serialize) -> String {
     let text = serde_json::to_string(value).unwrap_or_default();
@@ -60,6 +68,12 @@ fn is_harmful(c: char) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!(number(1, "group"), "1 group");
+        assert_eq!([0, 2].map(|n| number(n, "group")), ["0 groups", "2 groups"]);
+    }
 
     #[test]
     fn characters_that_a_terminal_obeys_become_question_marks() {

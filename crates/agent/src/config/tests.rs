@@ -219,6 +219,7 @@ feedback = { dead_band = 'x' }      | 1: dead_band is not a number              
 [disk]; iocost = 1                  | 2: iocost is 1                                     | "all"
 [disk.models]; '' = 'rbps=1'        | 1: a model's disk has no name                      | nvme0n1
 [kubernetes]; nri = 'of'            | 2: nri of is not auto, off or the path of a socket | /run/nri/nri.sock
+[kubernetes]; nri = 5               | 2: nri is not a text in quotes                     | write nri = "auto"
 [kubernetes]; besteffort = 5        | 2: unknown key besteffort                          | best_effort
 [kubernetes]; burstable = 0         | 2: weight 0 of burstable is not a number from 1 to 10000 | 100
 [kubernetes]; caps = { shop = 'x' } | 2: weight "x" of shop is not a number from 1 to 10000 | 100

@@ -139,7 +139,8 @@ fn push_knobs(text: &mut Page, report: &Report, group: &GroupStatus) {
         let now = output::knob_value(&knob.now, knob.knob.is_memory());
         writeln!(text, "  {:<15} {now:<14} {prior}", knob.knob);
     }
-    for (name, now, prior) in report.devices.iter().flat_map(super::status::device_words) {
+    for (knob, prior) in report.devices.iter().flat_map(super::status::device_words) {
+        let (name, now) = (knob.knob.file_name(), &knob.now);
         writeln!(text, "  {name:<15} {now:<14} {prior}");
     }
     let writes = report.writes.iter();

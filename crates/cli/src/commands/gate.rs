@@ -20,11 +20,10 @@ use crate::settings::{self, OutputArgs};
 /// Arguments of `justitia gate`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The gate is the optional kernel module justitia.ko. Buffered writers wait there for their turn by
-weight. It acts at once, where memory.high needs seconds. Without it everything works as before.
-The agent holds the gate if [gate] in the configuration says so or after justitia gate enable, until
-it ends or justitia gate disable. When the agent's heartbeat is missing, the gate opens and every
-writer passes.
+The gate is the optional kernel module justitia.ko. Buffered writers wait there for their turn by weight. It acts at \
+once, where memory.high needs seconds. Without it everything works as before. The agent holds the gate if [gate] in \
+the configuration says so or after justitia gate enable, until it ends or justitia gate disable. When the agent's \
+heartbeat is missing, the gate opens and every writer passes.
 
 Examples:
   justitia gate status
@@ -52,6 +51,9 @@ enum GateCommand {
 struct Printed {
     /// An agent runs.
     agent: bool,
+    /// The module is loaded.
+    #[serde(skip)]
+    loaded: bool,
     gate: GateStatus,
     groups: Vec<PrintedGroup>,
 }
@@ -111,6 +113,7 @@ fn of_report(report: &Report) -> Option<Printed> {
     });
     Some(Printed {
         agent: true,
+        loaded: true,
         gate,
         groups: groups.collect(),
     })
@@ -127,15 +130,17 @@ fn of_reading(reading: &Reading, agent: bool) -> Printed {
     });
     Printed {
         agent,
+        loaded: true,
         gate: GateStatus::of(reading),
         groups: groups.collect(),
     }
 }
 
-/// The output if the module was unloaded right after the agent let it go.
+/// The output if the module is not loaded, perhaps right after the agent let it go.
 fn nothing_held() -> Printed {
     Printed {
         agent: true,
+        loaded: false,
         gate: GateStatus {
             state: "disabled".into(),
             ..GateStatus::default()
@@ -171,10 +176,10 @@ fn words(printed: &Printed, screen: Screen) -> Page {
     let mut text = Page::on(screen);
     writeln!(text, "{}", sentence(&printed.gate));
     if !printed.gate.held {
-        text.push_str(if printed.agent {
-            "  the agent does not hold it: run justitia gate enable\n"
-        } else {
-            "  no agent runs here to hold it\n"
+        text.push_str(match (printed.agent, printed.loaded) {
+            (true, true) => "  the agent does not hold it: run justitia gate enable\n",
+            (true, false) => "",
+            (false, _) => "  no agent runs here to hold it\n",
         });
     }
     if !printed.gate.devices.is_empty() {
@@ -234,6 +239,7 @@ mod tests {
     fn printed() -> Printed {
         Printed {
             agent: true,
+            loaded: true,
             gate: GateStatus {
                 held: true,
                 state: "closed".into(),
@@ -283,6 +289,7 @@ mod tests {
         open.gate.held = false;
         assert!(text(&open).contains("open: nobody enabled it"));
         assert!(text(&open).contains("justitia gate enable"));
+        assert!(!text(&nothing_held()).contains("justitia gate enable"));
         open.agent = false;
         open.gate.state = "no-heartbeat".into();
         let words = text(&open);

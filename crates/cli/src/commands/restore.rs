@@ -12,8 +12,8 @@ use crate::settings::{self, ConfigArgs};
 /// Arguments of `justitia restore`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A knob is restored only if it still holds the agent's value; a value that another program set stays.
-Not needed after the agent ended by itself, nor before it starts again.
+A knob is restored only if it still holds the agent's value; a value that another program set stays. Not needed \
+after the agent ended by itself, nor before it starts again.
 
 Example:
   justitia restore")]
@@ -36,6 +36,12 @@ pub(crate) fn run(args: &RestoreArgs) -> Result<()> {
             return Ok(());
         }
     }
+    if let Some(dir) = args.config.state_dir.as_ref().filter(|dir| !dir.exists()) {
+        return Err(Error::failed(
+            format!("there is no directory {}", dir.display()),
+            "name the agent's state directory with --state-dir",
+        ));
+    }
     // A mistake in the configuration must not prevent restoring.
     let (settings, refused) = match loaded {
         Ok(settings) => (settings, None),
@@ -54,7 +60,8 @@ pub(crate) fn run(args: &RestoreArgs) -> Result<()> {
     if args.json {
         output::print_json(&restored)?;
     } else if nothing {
-        output::print_line(format_args!("nothing to restore"))?;
+        let dir = settings.state_dir.display();
+        output::print_line(format_args!("nothing to restore: {dir} has no journal"))?;
     } else {
         let mut text = Page::new();
         writeln!(text, "{}", restored.summary());

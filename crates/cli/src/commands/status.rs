@@ -9,7 +9,7 @@ use justitia_policy::color::ColorSource;
 use justitia_policy::plan::Knob;
 use justitia_report::describe;
 use justitia_report::status::{
-    source_words, DeviceStatus, GroupStatus, GuardStatus, Report, VerdictStatus,
+    source_words, DeviceStatus, GroupStatus, GuardStatus, KnobStatus, Report, VerdictStatus,
 };
 use justitia_report::text::word;
 
@@ -19,8 +19,8 @@ use crate::settings::{self, OutputArgs};
 /// Arguments of `justitia status`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "OF IDEAL is a group's bandwidth over its weighted share: 1.00 is what its \
-weight promises.
+    after_help = "OF IDEAL is a group's bandwidth over its weighted share: 1.00 is what its weight promises. A group \
+that leaves its share of page cache unused counts with what it gets.
 STALL is the share of the last period in which it waited for memory or I/O.
 A COLOR in parentheses is inferred; the others were declared (justitia color).
 
@@ -93,8 +93,12 @@ fn render(report: &Report, now_unix_s: u64, screen: Screen) -> Page {
     if knobs.any(|knob| knob.foreign && knob.knob.is_memory()) {
         text.push_str("* set by another program: Justitia leaves it alone\n");
     }
-    for (name, now, prior) in report.devices.iter().flat_map(device_words) {
-        write!(text, "\n{name} {now}; before us: {prior}\n");
+    let knobs = report.devices.iter().flat_map(device_words);
+    let ours = knobs.filter(|(knob, _)| knob.foreign || knob.prior.is_some());
+    for (at, (knob, prior)) in ours.enumerate() {
+        let gap = if at == 0 { "\n" } else { "" };
+        let name = knob.knob.file_name();
+        writeln!(text, "{gap}{name} {}; before us: {prior}", knob.now);
     }
     if let Some(guard) = &report.guard {
         push_guard(&mut text, guard);
@@ -171,13 +175,11 @@ fn color_text(verdict: &VerdictStatus) -> String {
     }
 }
 
-/// A disk's knobs: for each its name, its value, and a note with its prior value and the disk.
-pub(crate) fn device_words(
-    device: &DeviceStatus,
-) -> impl Iterator<Item = (&'static str, &str, String)> {
+/// A disk's knobs, each with a note of its prior value and the disk.
+pub(crate) fn device_words(device: &DeviceStatus) -> impl Iterator<Item = (&KnobStatus, String)> {
     device.knobs.iter().map(|knob| {
         let words = format!("{} (disk {})", output::prior_value(knob), device.name());
-        (knob.knob.file_name(), knob.now.as_str(), words)
+        (knob, words)
     })
 }
 
@@ -190,7 +192,7 @@ pub(crate) mod tests {
     use justitia_policy::plan::{Finding, Loss, Phase, Reason, Watched};
     use justitia_policy::rates::CacheRates;
     use justitia_policy::snapshot::WeightSource;
-    use justitia_report::status::{HostStatus, KnobStatus, PlannedWrite, Problem, Totals};
+    use justitia_report::status::{HostStatus, PlannedWrite, Problem, Totals};
 
     /// A report as printed into a file.
     pub(crate) fn rendered(report: &Report) -> Page {
@@ -352,6 +354,25 @@ pub(crate) mod tests {
         assert!(new.ends_with('-'), "{new}");
         assert!(text.contains("\nlow_latency 0; before us: 1 (disk nvme0n1)\n"));
         assert!(text.contains("problem: /app/new: memory.stat: no such file\n  enable"));
+    }
+
+    #[test]
+    fn knobs_of_disks_that_the_agent_never_touched_are_left_out_and_the_others_are_one_block() {
+        let mut report = example();
+        let touched = report.devices[0].clone();
+        let mut untouched = touched.clone();
+        untouched.path = "block:sdb".into();
+        untouched.knobs[0].prior = None;
+        report.devices = vec![untouched.clone()];
+        assert!(!rendered(&report).contains("low_latency"));
+        let mut foreign = untouched.clone();
+        foreign.path = "block:sdc".into();
+        foreign.knobs[0].foreign = true;
+        report.devices = vec![touched, untouched, foreign];
+        let text = rendered(&report);
+        let block = "\n\nlow_latency 0; before us: 1 (disk nvme0n1)\n\
+                     low_latency 0; before us: set by somebody else, left alone (disk sdc)\n";
+        assert!(text.contains(block), "{text}");
     }
 
     #[test]

@@ -100,7 +100,7 @@ fn check_terminal(is_terminal: bool, term: Option<&str>) -> Result<()> {
         Some("dumb") => "this terminal (TERM=dumb) cannot move its cursor",
         _ => return Ok(()),
     };
-    Err(Error::environment(cause, "use --once or --json"))
+    Err(Error::usage(cause, "use --once or --json"))
 }
 
 /// Prints one report per line, until the reader closes the pipe. While the agent is away it prints nothing,

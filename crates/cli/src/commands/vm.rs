@@ -38,10 +38,10 @@ const SLICE: Duration = Duration::from_millis(50);
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-CACHED is the host's page cache of a machine's disk images. LOW is how much it may hold
-whatever others want. SECOND is what its guest requested again. HITS is the share of its requests
-that was not read from disk. DROPPED is what was not kept after its first request. EVICTED is what
-it gave to others. A dash means not counted: run justitia vm run to count.
+CACHED is the host's page cache of a machine's disk images. LOW is how much it may hold whatever others want. SECOND \
+is what its guest requested again. HITS is the share of its requests that was not read from disk. DROPPED is what \
+was not kept after its first request. EVICTED is what it gave to others. A dash means not counted: run justitia vm \
+run to count.
 
 Examples:
   justitia vm
@@ -75,14 +75,15 @@ pub(crate) enum VmCommand {
     #[command(after_help = "\
 Policies, which justitia vm policy changes while it runs:
   default   the kernel's own: requests are counted, nothing is dropped
-  lru2      everything is kept; machines above their share give up what was requested once, then
-            what was least recently used
+  lru2      everything is kept; machines above their share give up what was
+            requested once, then what was least recently used
   lfu       everything is kept; they give up what was requested least often
-  justitia  kept on the second request; they give up what was requested least often
+  justitia  kept on the second request; they give up what was requested least
+            often
 
-A machine is above its share when it holds more than its weighted part of half the memory that is
-free or page cache. Nothing needs to be restored when this ends. The command never writes
-images, never drops dirty pages, and leaves images with cache=none alone.
+A machine is above its share when it holds more than its weighted part of half the memory that is free or page \
+cache. Nothing needs to be restored when this ends. The command never writes images, never drops dirty pages, and \
+leaves images with cache=none alone.
 
 Examples:
   justitia vm run
@@ -182,10 +183,10 @@ fn keep(args: &VmRunArgs) -> Result<()> {
     let control = Control::listen(&socket(&args.config)?)?;
     let mut image_cache = ImageCache::start(Processes::host(), settings)?;
     control.post(image_cache.report());
-    let machines = image_cache.report().machines.len();
+    let machines = output::number(image_cache.report().machines.len(), "machine");
     let tier = image_cache.report().tracking.unwrap_or_default();
     output::print_line(format_args!(
-        "managing the cache of {machines} machines, policy {}, counting at {tier}; Ctrl-C ends it",
+        "managing the cache of {machines}, policy {}, counting at {tier}; Ctrl-C ends it",
         word(&args.policy)
     ))?;
     loop {
@@ -230,7 +231,7 @@ fn switch(policy: Option<Replacement>, options: &OutputArgs) -> Result<()> {
         None => control::ask(&path)?,
     };
     let Some(report) = report else {
-        return Err(Error::environment(
+        return Err(Error::failed(
             format!("no justitia vm run listens at {}", path.display()),
             "start it: justitia vm run; or name its --state-dir",
         ));

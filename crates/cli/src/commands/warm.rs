@@ -38,10 +38,9 @@ const MARGIN: Bytes = Bytes::mib(2);
 /// Arguments of `justitia warm`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The pages are charged to the group that this command runs in, or to --group, into which it moves
-first (this needs root, and a group without child groups). It stops when the group holds the page
-cache that it is entitled to. It reads directories recursively and does not follow symbolic links.
-Needs a running agent that manages the group.
+The pages are charged to the group that this command runs in, or to --group, into which it moves first (this needs \
+root, and a group without child groups). It stops when the group holds the page cache that it is entitled to. It \
+reads directories recursively and does not follow symbolic links. Needs a running agent that manages the group.
 
 Examples:
   justitia warm /var/lib/mysql --group /app/db
@@ -219,9 +218,9 @@ fn warm(found: &[files::Found], group: &Group, entitled: Bytes) -> Result<Warmed
 
 fn words(warmed: &Warmed) -> String {
     format!(
-        "{} in {} files read in {:.1} s; {} holds {} of the {} of page cache that it is entitled to",
+        "{} in {} read in {:.1} s; {} holds {} of the {} of page cache that it is entitled to",
         Bytes(warmed.read_bytes),
-        warmed.files,
+        output::number(warmed.files, "file"),
         warmed.seconds,
         warmed.group,
         output::bytes(warmed.held_after_bytes),

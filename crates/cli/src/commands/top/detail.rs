@@ -155,7 +155,7 @@ fn knobs(group: &GroupStatus) -> Vec<Line<'static>> {
         let before = match (knob.foreign, &knob.prior) {
             (true, _) => "* set by somebody else, left alone".to_owned(),
             (false, Some(prior)) => format!("  before us {}", value(knob.knob, prior)),
-            (false, None) => "  not changed by us".to_owned(),
+            (false, None) => "  not changed".to_owned(),
         };
         let now = value(knob.knob, &knob.now);
         Line::from(format!("{:<14}{now:>5}{before}", knob.knob))

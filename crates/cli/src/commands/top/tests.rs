@@ -139,7 +139,7 @@ fn example() -> Report {
 #[test]
 fn without_a_terminal_the_error_names_the_options_to_use_instead() {
     let error = check_terminal(false, Some("xterm")).unwrap_err();
-    assert_eq!(error.exit, Exit::Environment);
+    assert_eq!(error.exit, Exit::Usage);
     assert_eq!(error.remedy, "use --once or --json");
     assert!(check_terminal(true, Some("dumb")).is_err());
     assert!(check_terminal(true, Some("xterm")).is_ok());

@@ -64,6 +64,7 @@ fn reading_stops_before_the_group_holds_more_than_it_may() {
     let group = fs.open("/app/db").unwrap();
     let warmed = warm(&found, &group, Bytes::mib(64)).unwrap();
     assert!(warmed.complete && warmed.read_bytes == 3 << 20);
+    assert!(words(&warmed).starts_with("3.0 MiB in 1 file read in "));
     // The group holds as much as it may.
     fake.update("/app/db", |group| group.file = Bytes::mib(64));
     let warmed = warm(&found, &group, Bytes::mib(64)).unwrap();
