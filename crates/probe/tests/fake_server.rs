@@ -170,6 +170,23 @@ fn a_server_that_drips_is_given_up_by_clients_with_one_limit_for_everything() {
 }
 
 #[test]
+fn a_server_that_asks_for_a_password_is_trouble_whose_remedy_names_one() {
+    let port = server(|mut stream| {
+        let _ = stream.read(&mut [0; 1024]);
+        // AuthenticationCleartextPassword.
+        let _ = stream.write_all(b"R\0\0\0\x08\0\0\0\x03");
+        hangs(stream);
+    });
+    let mut targets = targets(port);
+    let (_, postgres) = targets.iter_mut().find(|of| of.0 == "postgres").unwrap();
+    let trouble = postgres.measure().unwrap_err();
+    assert!(trouble.cause.contains("asks for a password"), "{trouble}");
+    for words in ["--password-file", "PGPASSWORD"] {
+        assert!(trouble.remedy.contains(words), "{}", trouble.remedy);
+    }
+}
+
+#[test]
 fn a_port_nobody_listens_on_is_trouble_at_once() {
     let port = {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -169,14 +169,16 @@ impl Config {
     fn refused(&self, error: &Error) -> Trouble {
         use std::error::Error as _;
         let server = format!("PostgreSQL at {}:{}", self.host, self.port);
-        let no_tls = error
-            .source()
-            .is_some_and(|source| source.to_string() == "server does not support TLS");
-        if no_tls {
-            let (what, remedy) = tls::no_tls();
-            return Trouble::failed(format!("{server}: {what}"), remedy);
-        }
-        tls::said(&server, error).unwrap_or_else(|| said(&server, error))
+        let source = error.source().map(ToString::to_string);
+        let (what, remedy) = match source.as_deref() {
+            Some("server does not support TLS") => tls::no_tls(),
+            Some("password missing") => (
+                "it asks for a password".to_owned(),
+                "name the password's file with --password-file, or set PGPASSWORD",
+            ),
+            _ => return tls::said(&server, error).unwrap_or_else(|| said(&server, error)),
+        };
+        Trouble::failed(format!("{server}: {what}"), remedy)
     }
 }
 
