@@ -6,13 +6,14 @@
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::Args;
-use justitia_agent::{run, Error, Result};
+use justitia_agent::socket::{ask, is_listening};
+use justitia_agent::{run, Error, Result, Settings};
 use justitia_cgroup::{xattr, Fs, Group};
 use justitia_discover::{Discovered, Kind, RuntimeDirs, Scanner, Weighed};
 use justitia_policy::config::Mode;
 use justitia_policy::snapshot::WeightSource;
 use justitia_policy::units::Weight;
-use justitia_report::status::source_words;
+use justitia_report::status::{source_words, Report};
 use serde::Serialize;
 
 use crate::output::{self, Page, Screen, Table};
@@ -21,10 +22,9 @@ use crate::settings::{self, ConfigArgs};
 /// Arguments of `justitia weight`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A weight set here is stored in an extended attribute of the cgroup's directory:
-security.justitia.weight for containers and below directories that root delegated,
-user.justitia.weight for other cgroups. A running agent applies it within ten seconds. It
-disappears with the cgroup. The configuration file takes precedence over it.
+A weight set here is stored in an extended attribute of the cgroup's directory: security.justitia.weight for \
+containers and below directories that root delegated, user.justitia.weight for other cgroups. A running agent \
+applies it within ten seconds. It disappears with the cgroup. The configuration file takes precedence over it.
 
 Examples:
   justitia weight                   every managed group, and where its weight comes from
@@ -67,11 +67,27 @@ struct WeightRecord {
 }
 
 impl WeightRecord {
-    fn of(found: &Discovered) -> WeightRecord {
-        WeightRecord {
+    fn of(found: &Discovered, agent: Option<&Report>) -> WeightRecord {
+        use WeightSource::{Config, PodAnnotation, PodCap, QosClass, Xattr};
+        let known = agent.and_then(|agent| agent.groups.iter().find(|of| of.id == found.id.0));
+        let label = found.alias.as_ref().unwrap_or(&found.path);
+        let record = WeightRecord {
             kind: Some(found.kind),
-            label: found.alias.as_ref().unwrap_or(&found.path).clone(),
+            label: known.map_or(label.as_str(), |known| known.label()).into(),
             ..WeightRecord::of_unmanaged(&found.group, found.weight, found.source)
+        };
+        match known.map(|known| (known.weight, known.weight_source)) {
+            // Only the agent knows the pods that a runtime reported.
+            Some((weight, weight_source @ (PodAnnotation | PodCap | QosClass)))
+                if !matches!(found.source, Config | Xattr) =>
+            {
+                WeightRecord {
+                    weight,
+                    weight_source,
+                    ..record
+                }
+            }
+            _ => record,
         }
     }
 
@@ -99,15 +115,25 @@ impl WeightRecord {
 pub(crate) fn run(args: &WeightArgs) -> Result<()> {
     let mut settings = settings::load(&args.config)?;
     settings::override_globs(&mut settings.manage, &args.manage);
+    let agent = match args.manage[..] {
+        [] => follow_agent(&mut settings)?,
+        _ => None,
+    };
+    let agent = agent.as_ref();
     let fs = run::open_host(Mode::Observe)?;
     let mut scanner = Scanner::new(fs.clone(), settings.discover(), RuntimeDirs::host())
         .map_err(|error| Error::usage(error, justitia_agent::config::GLOB_REMEDY))?;
     scanner.set_priors(run::priors(&settings)?);
     scanner.rescan()?;
     let Some(name) = &args.group else {
-        return list(&fs, &scanner, &settings.manage.join(" "), args.json);
+        let records = records(&fs, &scanner, agent);
+        if records.is_empty() && agent.is_none() && !args.json {
+            return Err(run::no_group(&settings.manage.join(" ")));
+        }
+        return output::print(args.json, &records, |screen| table(&records, screen));
     };
-    let group = find(&fs, &scanner, name)?;
+    let known = agent.and_then(|agent| agent.find(name));
+    let group = find(&fs, &scanner, known.map_or(name, |known| &known.path))?;
     if let Some(weight) = args.weight {
         group.set_xattr(scanner.attribute_of(group.path()), &weight.to_string())?;
     } else if args.unset {
@@ -118,7 +144,7 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
     if args.weight.is_some() || args.unset {
         scanner.rescan()?;
     }
-    let record = record(&scanner, &group)?;
+    let record = record(&scanner, &group, agent)?;
     if args.json {
         return output::print_json(&record);
     }
@@ -140,28 +166,48 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
     text.print()
 }
 
-fn list(fs: &Fs, scanner: &Scanner, globs: &str, json: bool) -> Result<()> {
-    let records = records(fs, scanner);
-    if json {
-        return output::print_json(&records);
+/// Puts the groups and configured weights of the running agent in place of the configuration's: the agent may have been
+/// started with others. Returns its report.
+fn follow_agent(settings: &mut Settings) -> Result<Option<Report>> {
+    let socket = settings.socket();
+    if !is_listening(&socket) {
+        return Ok(None);
     }
-    if records.is_empty() {
-        return Err(run::no_group(globs));
+    let report = ask(&socket)?;
+    // A tenant may use these characters in a name. No glob matches itself with them, but a `?` matches each.
+    let exactly = |path: &str| path.replace(['*', '[', ']', '{', '}'], "?");
+    // A group without names has a weight, but only groups in it are managed.
+    let managed = report.groups.iter().filter(|group| group.names.is_some());
+    settings.manage = managed.map(|group| exactly(&group.path)).collect();
+    settings.manage_also.clear();
+    settings.exclude.clear();
+    if settings.manage.is_empty() {
+        settings.exclude.push("**".into());
     }
-    Table::of(&records)
+    let configured = report.groups.iter();
+    let configured = configured.filter(|group| group.weight_source == WeightSource::Config);
+    let weight = |weight| Weight::new(weight).unwrap_or(Weight::DEFAULT);
+    settings.weights = configured
+        .map(|group| (exactly(&group.path), weight(group.weight)))
+        .collect();
+    Ok(Some(report))
+}
+
+fn table(records: &[WeightRecord], screen: Screen) -> Page {
+    Table::of(records)
         .left("GROUP", 0, |group| group.label.clone())
         .right("WEIGHT", 0, |group| group.weight.to_string())
         .left("FROM", 1, |group| source_words(group.weight_source))
         .left("KIND", 2, |group| {
             group.kind.map_or("divides".into(), |kind| kind.to_string())
         })
-        .render(Screen::stdout())
-        .print()
+        .render_groups(screen)
 }
 
 /// All managed groups, and then those above them that have a weight.
-fn records(fs: &Fs, scanner: &Scanner) -> Vec<WeightRecord> {
-    let managed = scanner.groups().iter().map(WeightRecord::of);
+fn records(fs: &Fs, scanner: &Scanner, agent: Option<&Report>) -> Vec<WeightRecord> {
+    let managed = scanner.groups().iter();
+    let managed = managed.map(|found| WeightRecord::of(found, agent));
     let above = scanner.weighed().iter();
     let above = above.filter_map(|found| {
         let group = fs.open(&found.path).ok()?;
@@ -188,9 +234,9 @@ pub(crate) fn below_mount(fs: &Fs, name: &str) -> Option<Group> {
     fs.open(&path).ok()
 }
 
-fn record(scanner: &Scanner, group: &Group) -> Result<WeightRecord> {
+fn record(scanner: &Scanner, group: &Group, agent: Option<&Report>) -> Result<WeightRecord> {
     if let Some(found) = scanner.groups().iter().find(|found| found.id == group.id()) {
-        return Ok(WeightRecord::of(found));
+        return Ok(WeightRecord::of(found, agent));
     }
     let mut above = scanner.weighed().iter();
     if let Some(found) = above.find(|found| found.path == group.path()) {
@@ -214,8 +260,11 @@ fn parse_weight(text: &str) -> Result<Weight> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use justitia_agent::socket::{Board, Server};
     use justitia_cgroup::FakeFs;
     use justitia_discover::DiscoverConfig;
+    use justitia_report::example;
+    use justitia_report::status::{Names, Setup};
 
     fn scanner(fs: Fs) -> Scanner {
         let config = DiscoverConfig::managing(&["/app/*"]);
@@ -231,9 +280,12 @@ mod tests {
         fake.mkdir("/app/db");
         let fs: Fs = fake;
         let group = find(&fs, &scanner(fs.clone()), "db").unwrap();
-        assert_eq!(record(&scanner(fs.clone()), &group).unwrap().weight, 100);
+        assert_eq!(
+            record(&scanner(fs.clone()), &group, None).unwrap().weight,
+            100
+        );
         group.set_xattr(xattr::WEIGHT, "800").unwrap();
-        let record = record(&scanner(fs.clone()), &group).unwrap();
+        let record = record(&scanner(fs.clone()), &group, None).unwrap();
         assert_eq!(
             (record.weight, record.weight_source),
             (800, WeightSource::Xattr)
@@ -248,7 +300,7 @@ mod tests {
         let group = find(&fs, &scanner(fs.clone()), "/other").unwrap();
         group.set_xattr(xattr::WEIGHT, "800").unwrap();
         group.set_xattr(xattr::WEIGHT_OF_DELEGATED, "300").unwrap();
-        let record = record(&scanner(fs.clone()), &group).unwrap();
+        let record = record(&scanner(fs.clone()), &group, None).unwrap();
         assert_eq!(record.weight, 300);
     }
 
@@ -265,9 +317,9 @@ mod tests {
         let mut scanner = Scanner::new(fs.clone(), config, RuntimeDirs::none()).unwrap();
         scanner.rescan().unwrap();
         let group = find(&fs, &scanner, "/batch.slice").unwrap();
-        let slice = record(&scanner, &group).unwrap();
+        let slice = record(&scanner, &group, None).unwrap();
         assert_eq!((slice.weight, slice.divides, slice.kind), (400, true, None));
-        assert_eq!(records(&fs, &scanner)[1], slice);
+        assert_eq!(records(&fs, &scanner, None)[1], slice);
     }
 
     #[test]
@@ -276,9 +328,74 @@ mod tests {
         fake.mkdir("/other");
         let fs: Fs = fake;
         let group = find(&fs, &scanner(fs.clone()), "/other").unwrap();
-        assert_eq!(record(&scanner(fs.clone()), &group).unwrap().kind, None);
+        assert_eq!(
+            record(&scanner(fs.clone()), &group, None).unwrap().kind,
+            None
+        );
         assert!(find(&fs, &scanner(fs.clone()), "/nowhere").is_err());
         assert!(find(&fs, &scanner(fs.clone()), "/").is_err());
+    }
+
+    #[test]
+    fn beside_an_agent_its_groups_names_and_weights_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let of_file = || Settings {
+            state_dir: dir.path().to_owned(),
+            exclude: vec!["/app/*".into()],
+            ..Settings::default()
+        };
+        let mut settings = of_file();
+        assert!(follow_agent(&mut settings).unwrap().is_none());
+        assert_eq!(settings, of_file());
+
+        let fake = FakeFs::new();
+        for path in ["/app/web", "/app/db", "/app/mail"] {
+            fake.mkdir(path);
+        }
+        let fs: Fs = fake;
+        let mut tick = example::tick(1, 3);
+        let names = ["shop/web-0", "db", "mail"].map(|name| Names {
+            kind: "pod".into(),
+            name: name.into(),
+            ..Names::default()
+        });
+        for (group, source) in tick.snapshot.groups.iter_mut().zip([
+            WeightSource::PodAnnotation,
+            WeightSource::Config,
+            WeightSource::Default,
+        ]) {
+            group.id = fs.open(&group.path).unwrap().id();
+            group.weight_source = source;
+        }
+        let groups = tick.snapshot.groups.iter().map(|group| group.id);
+        // The third has no names: it only holds groups.
+        tick.names = std::sync::Arc::new(groups.take(2).zip(names).collect());
+        let board = Board::new(Setup::default());
+        board.post(tick);
+        let _server = Server::listen(&settings.socket(), board.into()).unwrap();
+
+        let agent = follow_agent(&mut settings).unwrap();
+        let mut scanner =
+            Scanner::new(fs.clone(), settings.discover(), RuntimeDirs::none()).unwrap();
+        scanner.rescan().unwrap();
+        let records = records(&fs, &scanner, agent.as_ref());
+        let seen = records
+            .iter()
+            .map(|of| (&of.label[..], of.weight, of.weight_source));
+        assert_eq!(
+            seen.collect::<Vec<_>>(),
+            [
+                ("/app/db", 400, WeightSource::Config),
+                ("shop/web-0", 800, WeightSource::PodAnnotation),
+            ]
+        );
+        let agent = agent.unwrap();
+        assert_eq!(agent.find("shop/web-0").unwrap().path, "/app/web");
+        let web = find(&fs, &scanner, "/app/web").unwrap();
+        web.set_xattr(xattr::WEIGHT, "700").unwrap();
+        scanner.rescan().unwrap();
+        let set = record(&scanner, &web, Some(&agent)).unwrap();
+        assert_eq!((set.weight, set.weight_source), (700, WeightSource::Xattr));
     }
 
     #[test]
