@@ -6,17 +6,18 @@ use justitia_agent::socket::{ask, is_listening};
 use justitia_agent::Result;
 use justitia_policy::config::Mode;
 use justitia_report::status::{PlannedWrite, Problem, Report};
+use rustix::process::geteuid;
 use serde::Serialize;
 
+use super::trial::without_root;
 use crate::output::{self, Page, Screen, Table};
 use crate::settings::{self, ConfigArgs, PolicyArgs};
 
 /// Arguments of `justitia plan`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Shows the running agent's last step. Without an agent, or with options of \
-its own, it observes\ntwice, one interval apart, and shows what an agent would write. It writes \
-nothing itself.
+    after_help = "Shows the running agent's last step. Without an agent, or with options of its own, it observes \
+twice, one interval apart, and shows what an agent would write. It writes nothing itself.
 
 Examples:
   justitia plan
@@ -49,7 +50,10 @@ pub(crate) fn run(args: &PlanArgs) -> Result<()> {
     let socket = settings.socket();
     let own = args.policy.any() || args.config.config.is_some() || !is_listening(&socket);
     let (source, report) = if own {
-        ("here", run::look(&settings)?)
+        let mut report = run::look(&settings)?;
+        let problem = without_root(geteuid().is_root(), "plan");
+        report.problems.extend(problem);
+        ("here", report)
     } else {
         ("agent", ask(&socket)?)
     };

@@ -10,6 +10,7 @@
 mod render;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
@@ -34,17 +35,17 @@ use crate::settings::{self, ConfigArgs, GlobArgs, PolicyArgs};
 /// Arguments of `justitia try`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Needs no agent and writes nothing. Run it while the host is busy: without competition there is
-nothing to report. systemd services are included if they have an IOWeight=; name others with
---manage '/system.slice/*'. Ctrl-C ends it early and reports what it saw so far. Beside a running
-agent it reports what groups get with that agent.
-Groups that write compete while they wait for memory or the disk. GETS is a group's bandwidth in
-that time. BY WEIGHT is its weighted share of the competing groups' bandwidth in the same seconds.
-OF IDEAL is GETS over BY WEIGHT. CACHE is the page cache that it held last. ENTITLED is its share of
-the page cache by weight, which memory.low would protect. MEMORY.HIGH is the lowest limit that an
-agent in mode proportional would have set.
+Needs no agent and writes nothing. Run it while the host is busy: without competition there is nothing to report. \
+systemd services are included if they have an IOWeight=; name others with --manage '/system.slice/*'. Ctrl-C ends it \
+early and reports what it saw so far. Beside a running agent it reports what groups get with that agent.
 
-Exit codes: 0 reported, 1 no group found, 69 no group's bandwidth is known (usually: not root).
+Groups that write compete while they wait for memory or the disk. GETS is a group's bandwidth in that time. BY WEIGHT \
+is its weighted share of the competing groups' bandwidth in the same seconds. A group that leaves its share of page \
+cache unused counts with what it gets. OF IDEAL is GETS over BY WEIGHT. CACHE is the page cache that it held last. \
+ENTITLED is its share of the page cache by weight, which memory.low would protect. MEMORY.HIGH is the lowest limit \
+that an agent in mode proportional would have set.
+
+Exit codes: 0 reported, 1 no group found or ended in the first second, 69 no group's bandwidth is known (not root).
 
 Examples:
   justitia try
@@ -85,6 +86,12 @@ struct Trial {
     observer: Option<&'static str>,
     /// Mode of an agent that is already running.
     running_mode: Option<Mode>,
+    /// This program, as it was started.
+    #[serde(skip)]
+    program: String,
+    /// systemd has a unit of the agent.
+    #[serde(skip)]
+    has_unit: bool,
     problems: Vec<Problem>,
 }
 
@@ -97,6 +104,9 @@ struct Tried {
     label: String,
     weight: u32,
     weight_source: WeightSource,
+    /// Its share of the managed groups' weight in the last step.
+    #[serde(skip)]
+    proportion: f64,
     /// Bytes that it read and wrote; `None`: unknown in every step.
     bytes: Option<f64>,
     /// Time in which it competed.
@@ -174,15 +184,45 @@ pub(crate) fn run(args: &TryArgs) -> Result<()> {
     let mut trial = tally.finish();
     trial.survey(&settings)?;
     output::print(args.json, &trial, |screen| render(&trial, screen))?;
-    if !trial.knows_bandwidth() {
-        let cause = "the bandwidth of no group is known";
-        return Err(Error::environment(
-            cause,
-            "run it as root: sudo justitia try",
-        ));
+    if trial.knows_bandwidth() {
+        Ok(())
+    } else {
+        Err(unknown(geteuid().is_root()))
     }
-    Ok(())
 }
+
+/// The error that no group's bandwidth is known. For root it is known once there are two steps.
+fn unknown(is_root: bool) -> Error {
+    let cause = "the bandwidth of no group is known";
+    if is_root {
+        return Error::failed(cause, "observe for at least 2 seconds");
+    }
+    let remedy = format!("run it as root: sudo {} try", program());
+    Error::environment(cause, remedy)
+}
+
+/// The problem of a command that observes without being root.
+pub(super) fn without_root(is_root: bool, command: &str) -> Option<Problem> {
+    (!is_root).then(|| Problem {
+        group: None,
+        cause: "not run as root: the bandwidth of other users' processes is not known".into(),
+        remedy: format!("sudo {} {command}", program()),
+    })
+}
+
+/// This program as it was started: `justitia`, or a path. Before it is installed, sudo finds only the latter.
+fn program() -> String {
+    let program = std::env::args_os().next().unwrap_or_default();
+    program.to_string_lossy().into_owned()
+}
+
+/// Directories of systemd's units.
+const UNITS: [&str; 4] = [
+    "/etc/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
 
 impl Trial {
     /// True if the bandwidth of any group is known.
@@ -202,14 +242,11 @@ impl Trial {
         found.sort_by_key(|check| std::cmp::Reverse(check.severity));
         self.findings = found.iter().map(|check| check.id).collect();
         self.disks = report.host.disks;
-        if !geteuid().is_root() {
-            self.problems.push(Problem {
-                group: None,
-                cause: "not run as root: the bandwidth of other users' processes is not known"
-                    .into(),
-                remedy: "sudo justitia try".into(),
-            });
-        }
+        self.program = program();
+        let mut units = UNITS.iter();
+        self.has_unit = units.any(|dir| Path::new(dir).join("justitia.service").exists());
+        let problem = without_root(geteuid().is_root(), "try");
+        self.problems.extend(problem);
         Ok(())
     }
 }
@@ -283,6 +320,7 @@ impl Tally {
                 continue;
             };
             tried.entitlement_bytes = Some(verdict.entitlement.0);
+            tried.proportion = verdict.proportion;
             tried.waited_s += f64::from(u8::from(verdict.contending)) * seconds;
             let cache = &verdict.cache;
             if let (Some(hits), Some(asked)) = (cache.hit_ratio, cache.asked_pages_per_s) {

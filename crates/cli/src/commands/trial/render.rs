@@ -6,6 +6,7 @@ use justitia_report::status::source_words;
 use justitia_report::text::word;
 
 use super::{Trial, Tried};
+use crate::cells::width;
 use crate::output::{self, number, Page, Screen, Table};
 
 /// Groups in the table, so that table and sentences fit one screen.
@@ -93,15 +94,12 @@ fn bandwidth(trial: &Trial) -> Vec<String> {
         trial.misplaced_bytes / trial.contended_s / 1e6,
     )];
     if let Some((least, most)) = farthest(&trial.groups) {
-        let of = |rate: fn(&Tried) -> Option<f64>| {
-            rate(least).unwrap_or(0.0) / rate(most).unwrap_or(0.0)
-        };
         said.push(format!(
             "{} got {:.2} times what {} got; by weight it is {:.2} times.",
             least.label,
-            of(Tried::got),
+            least.got().unwrap_or(0.0) / most.got().unwrap_or(0.0),
             most.label,
-            of(Tried::due),
+            least.proportion / most.proportion,
         ));
     }
     let count = |count: fn(&Tried) -> bool| trial.groups.iter().filter(|g| count(g)).count();
@@ -170,32 +168,33 @@ fn disks(trial: &Trial) -> Vec<String> {
 }
 
 fn next(text: &mut Page, trial: &Trial) {
-    writeln!(text, "\nNext:");
-    let found = &trial.findings;
-    if let [worst, rest @ ..] = &found[..] {
-        let more = match rest.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        writeln!(
-            text,
-            "  sudo justitia doctor                    it finds {worst}{more}"
-        );
-    } else {
-        writeln!(
-            text,
-            "  sudo justitia doctor                    pitfalls of this host, with remedies"
-        );
-    }
-    match trial.running_mode {
-        None => writeln!(
-            text,
-            "  sudo systemctl enable --now justitia    makes weights hold; stop restores every knob"
+    let program = &trial.program;
+    let found = match &trial.findings[..] {
+        [] => "pitfalls of this host, with remedies".into(),
+        [worst] => format!("it finds {worst}"),
+        [worst, rest @ ..] => format!("it finds {worst} and {} more", rest.len()),
+    };
+    let (command, effect) = match (trial.running_mode, trial.has_unit) {
+        (None, true) => (
+            "systemctl enable --now justitia".into(),
+            "makes weights hold; stop restores every knob",
         ),
-        Some(Mode::Observe) => writeln!(
-            text,
-            "  sudo systemctl reload justitia          without mode = \"observe\" in /etc/justitia.toml"
+        (None, false) => (format!("{program} run"), "makes weights hold until Ctrl-C"),
+        (Some(Mode::Observe), true) => (
+            "systemctl reload justitia".into(),
+            "without mode = \"observe\" in /etc/justitia.toml",
         ),
-        Some(_) => writeln!(text, "  sudo justitia top                       the same, live"),
+        (Some(Mode::Observe), false) => (
+            format!("{program} run"),
+            "instead of the agent in mode observe: makes weights hold until Ctrl-C",
+        ),
+        (Some(_), _) => (format!("{program} top"), "the same, live"),
+    };
+    let lines = [(format!("{program} doctor"), &found[..]), (command, effect)];
+    let width = lines.iter().map(|(command, _)| width(command)).max();
+    let width = width.unwrap_or(0);
+    text.push_str("\nNext:\n");
+    for (command, effect) in lines {
+        writeln!(text, "  sudo {command:<width$}    {effect}");
     }
 }

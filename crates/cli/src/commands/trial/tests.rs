@@ -195,9 +195,11 @@ fn a_group_without_a_verdict_has_no_entitlement() {
 
 #[test]
 fn the_recommended_next_step_depends_on_the_running_agent() {
-    let next = |running_mode| {
+    let next = |running_mode, has_unit| {
         let trial = Trial {
             running_mode,
+            has_unit,
+            program: "target/release/justitia".into(),
             findings: vec!["weights-not-enforced", "swap-none"],
             disks: [("sda".to_owned(), "bfq"), ("sdb".to_owned(), "none")].into(),
             observer: Some("proc"),
@@ -205,13 +207,26 @@ fn the_recommended_next_step_depends_on_the_running_agent() {
         };
         rendered(&trial)
     };
-    for (mode, words) in [
-        (None, "sudo systemctl enable --now justitia"),
-        (Some(Mode::Observe), "sudo systemctl reload justitia"),
-        (Some(Mode::Proportional), "runs in mode proportional"),
+    let (observe, active) = (Some(Mode::Observe), Some(Mode::Proportional));
+    for (mode, has_unit, words) in [
+        (None, true, "sudo systemctl enable --now justitia    makes"),
+        (
+            None,
+            false,
+            "sudo target/release/justitia run       makes weights hold until Ctrl-C",
+        ),
+        (observe, true, "sudo systemctl reload justitia"),
+        (observe, false, "sudo target/release/justitia run "),
+        (active, false, "runs in mode proportional"),
+        (active, false, "sudo target/release/justitia top "),
     ] {
-        let page = next(mode);
+        let page = next(mode, has_unit);
         assert!(page.contains(words), "{mode:?}: {page}");
+        assert_eq!(page.contains("systemctl"), has_unit, "{mode:?}: {page}");
+        assert!(
+            page.contains("sudo target/release/justitia doctor "),
+            "{page}"
+        );
         for words in [
             "it finds weights-not-enforced and 1 more",
             "Disks served by weight: sda (bfq).",
@@ -222,4 +237,44 @@ fn the_recommended_next_step_depends_on_the_running_agent() {
             assert!(page.contains(words), "{words}: {page}");
         }
     }
+}
+
+#[test]
+fn weights_are_compared_by_their_ratio_whatever_a_group_leaves_unused() {
+    let group = |label: &str, proportion, got_bytes, due_bytes| Tried {
+        label: label.into(),
+        proportion,
+        contended_s: 1.0,
+        bytes: Some(1.0),
+        got_bytes,
+        due_bytes,
+        ..Tried::default()
+    };
+    let trial = Trial {
+        contended_s: 1.0,
+        contended_bytes: 400.0,
+        groups: vec![
+            group("light", 0.1, 150.0, 100.0),
+            // It leaves a part of its share unused.
+            group("heavy", 0.8, 250.0, 300.0),
+        ],
+        ..Trial::default()
+    };
+    let page = rendered(&trial);
+    let words = "heavy got 1.67 times what light got; by weight it is 8.00 times.";
+    assert!(page.contains(words), "{page}");
+}
+
+#[test]
+fn unknown_bandwidth_is_a_matter_of_time_for_root_and_of_permission_for_others() {
+    let error = unknown(true);
+    assert_eq!(error.exit.code(), 1);
+    assert!(error.remedy.contains("at least 2 seconds"), "{error}");
+    assert!(without_root(true, "plan").is_none());
+    let error = unknown(false);
+    assert_eq!(error.exit.code(), 69);
+    let problem = without_root(false, "plan").unwrap();
+    assert!(error.remedy.contains("as root") && problem.cause.contains("as root"));
+    let program = std::env::args().next().unwrap();
+    assert_eq!(problem.remedy, format!("sudo {program} plan"));
 }
