@@ -17,12 +17,11 @@ pub use values::{Field, Threshold, Unit};
 /// Arguments of `justitia probe`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Green: the objective is met and nothing waits. Yellow: it is met, but work waits. Red: it is missed.
-Once a period, the probe writes the color to the extended attribute user.justitia.color of the
-cgroup's directory. While the target does not answer, the color goes stale. It starts red.
+Green: the objective is met and nothing waits. Yellow: it is met, but work waits. Red: it is missed. Once a period, \
+the probe writes the color to the extended attribute user.justitia.color of the cgroup's directory. While the target \
+does not answer, the color goes stale. It starts red.
 
-Passwords come from --password-file, the environment or the server's client files, never from
-the command line.
+Passwords come from --password-file, the environment or the server's client files, never from the command line.
 
 Examples:
   justitia probe mysql --min-tps 1700             inside the container, for its own cgroup
@@ -181,9 +180,9 @@ pub struct TlsArgs {
 /// Arguments of `justitia probe mysql`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Password: --password-file, or the variable MYSQL_PWD, or the [client] section of the defaults file.
-The user needs no privilege except to connect. With SELECT on performance_schema.* the latency is
-the mean of all statements; without it, and without --query, that of SELECT 1.
+Password: --password-file, or the variable MYSQL_PWD, or the [client] section of the defaults file. The user needs \
+no privilege except to connect. With SELECT on performance_schema.* the latency is the mean of all statements; \
+without it, and without --query, that of SELECT 1.
 
 Examples:
   justitia probe mysql --socket /run/mysqld/mysqld.sock --user probe --min-tps 1700
@@ -238,15 +237,14 @@ pub struct MysqlArgs {
 
 /// Arguments of `justitia probe postgres`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Password: --password-file, or the variable PGPASSWORD, or ~/.pgpass. The user \
-needs the role pg_monitor\nto see what waits: GRANT pg_monitor TO probe.
+#[command(after_help = "\
+Password: --password-file, or the variable PGPASSWORD, or ~/.pgpass. The user needs the role pg_monitor to see what \
+waits: GRANT pg_monitor TO probe.
 
 Examples:
   justitia probe postgres --user probe --min-tps 500 --max-latency 20ms
   justitia probe postgres --host 127.0.0.1 --database shop --one-database --min-tps 500
-  justitia probe postgres --host db --sslmode verify-full --min-tps 500 --group db"
-)]
+  justitia probe postgres --host db --sslmode verify-full --min-tps 500 --group db")]
 pub struct PostgresArgs {
     /// Host, or the directory of the server's socket
     #[arg(long, default_value = "/var/run/postgresql", value_parser = NonEmptyStringValueParser::new())]
@@ -289,14 +287,12 @@ pub struct PostgresArgs {
 
 /// Arguments of `justitia probe redis`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Password: --password-file or the variable REDISCLI_AUTH. The user needs PING and \
-INFO.
+#[command(after_help = "\
+Password: --password-file or the variable REDISCLI_AUTH. The user needs PING and INFO.
 
 Examples:
   justitia probe redis --max-latency 2ms --group cache
-  justitia probe redis --host rediss://cache:6380 --tls-ca ca.pem --max-latency 2ms --group cache"
-)]
+  justitia probe redis --host rediss://cache:6380 --tls-ca ca.pem --max-latency 2ms --group cache")]
 pub struct RedisArgs {
     /// Host, rediss://HOST:PORT for TLS, or the path of the server's socket
     #[arg(long, default_value = "127.0.0.1", value_parser = NonEmptyStringValueParser::new())]
@@ -372,8 +368,8 @@ pub struct HttpArgs {
 /// Arguments of `justitia probe log`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A log does not show waiting requests: the color is green or red. A server that hangs logs nothing,
-which looks like no requests; probe a URL to see a hang. The probe follows log rotation.
+A log does not show waiting requests: the color is green or red. A server that hangs logs nothing, which looks like \
+no requests; probe a URL to see a hang. The probe follows log rotation.
 
 Examples:
   justitia probe log /var/log/nginx/access.log --max-latency 100ms --group web
@@ -430,8 +426,8 @@ pub struct PrometheusArgs {
 /// Arguments of `justitia probe exec`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-With --red or --yellow the command must exit with 0, and the first number it prints counts.
-A command that takes longer than --timeout is killed, with all processes that it started.
+With --red or --yellow the command must exit with 0, and the first number it prints counts. A command that takes \
+longer than --timeout is killed, with all processes that it started.
 
 Examples:
   justitia probe exec --group batch -- /usr/local/bin/is-it-well

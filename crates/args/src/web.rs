@@ -7,9 +7,9 @@ use clap::Args;
 /// Arguments of `justitia web`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Shows the report of a running agent and can change nothing. Started by root, it becomes nobody
-before it answers anybody. justitia run starts it by itself, and justitia.service has a unit of its
-own for it. Use this command for an agent that was started without it.
+Shows the report of a running agent and can change nothing. Started by root, it becomes nobody before it answers \
+anybody. justitia run starts it by itself, and justitia.service has a unit of its own for it. Use this command for \
+an agent that was started without it.
 
 Examples:
   justitia web

@@ -25,11 +25,10 @@ use crate::commands::{
   justitia top                      the same, live
   justitia weight /app/db 800       eight times the default
 
-Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration,
-69 this machine cannot do it (the message says what is missing).
-A file or directory that cannot be read or written is 1, or 69 without the permission.
+Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 69 this machine cannot do it (the message says \
+what is missing). A file or directory that cannot be read or written is 1, or 69 without the permission.
 
-Pages that messages name, such as docs/gate.md, are in /usr/share/doc/justitia (package) or
+Pages that messages name, such as docs/gate.md, are in /usr/share/doc/justitia (package) or \
 /usr/local/share/doc/justitia (make install)."
 )]
 pub(crate) struct Cli {

@@ -71,6 +71,21 @@ fn help_fits_one_hundred_columns() {
 }
 
 #[test]
+fn a_paragraph_of_the_help_is_one_line_that_wraps_at_any_width() {
+    fn check(command: &clap::Command) {
+        let text = command.get_after_help().map(ToString::to_string);
+        let lines: Vec<_> = text.iter().flat_map(|text| text.lines()).collect();
+        for pair in lines.windows(2) {
+            let prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+            let ends = pair[0].len() < 50 || pair[0].ends_with(['.', ':']);
+            assert!(!pair.iter().all(|line| prose(line)) || ends, "{pair:?}");
+        }
+        command.get_subcommands().for_each(check);
+    }
+    check(&command());
+}
+
+#[test]
 fn the_contracts_commands_are_all_there_and_no_others() {
     let command = command();
     let visible: Vec<&str> = command

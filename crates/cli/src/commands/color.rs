@@ -31,9 +31,9 @@ use crate::settings::{self, OutputArgs};
 green: satisfied, would not benefit from more
 yellow: satisfied, would do better with more
 red: not satisfied
-While a group is red and memory is scarce, memory flows to it from green groups, then yellow
-ones. A color counts for color_ttl (5 s) unless --for says otherwise: declare it again before it
-expires. A container declares its own in the xattr user.justitia.color of its cgroup.
+While a group is red and memory is scarce, memory flows to it from green groups, then yellow ones. A color counts \
+for color_ttl (5 s) unless --for says otherwise: declare it again before it expires. A container declares its own in \
+the xattr user.justitia.color of its cgroup.
 
 Examples:
   justitia color                            every managed group

@@ -24,11 +24,10 @@ use crate::settings::{self, ConfigArgs, GlobArgs, PolicyArgs};
 /// Arguments of `justitia record`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Records the running agent's steps until Ctrl-C: its input, its state, its decisions
-and their reasons. Without an agent, or with options of its own, it observes by
-itself, in mode observe: it writes nothing to any cgroup. A recorder that is too
-slow misses steps, and the record says so; the agent never waits for it.
-The record survives kill -9 of the recorder.
+Records the running agent's steps until Ctrl-C: its input, its state, its decisions and their reasons. Without an \
+agent, or with options of its own, it observes by itself, in mode observe: it writes nothing to any cgroup. A \
+recorder that is too slow misses steps, and the record says so; the agent never waits for it. The record survives \
+kill -9 of the recorder.
 
 Examples:
   justitia record /var/tmp/friday.jrec

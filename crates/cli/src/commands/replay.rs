@@ -25,13 +25,11 @@ use crate::output::{self, Screen};
 /// Arguments of `justitia replay`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without options the policy decides with the recorded settings, and makes the same
-plans, to the last bit, if it is the same version. With other options the
-replay is open loop: the recorded host does not react to other decisions, so
-bandwidth and page cache stay as recorded. Trust the first writes that differ
-more than the hundredth. The curves of the groups' reads (justitia worth) do not depend
-on what the groups hold, so hit ratios with other shares come from them.
-Same file and options, same output.
+Without options the policy decides with the recorded settings, and makes the same plans, to the last bit, if it is \
+the same version. With other options the replay is open loop: the recorded host does not react to other decisions, \
+so bandwidth and page cache stay as recorded. Trust the first writes that differ more than the hundredth. The curves \
+of the groups' reads (justitia worth) do not depend on what the groups hold, so hit ratios with other shares come \
+from them. Same file and options, same output.
 
 Examples:
   justitia replay /var/tmp/friday.jrec

@@ -19,9 +19,9 @@ use crate::settings::{self, OutputArgs};
 /// Arguments of `justitia reserve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-justitia status shows when the memory is free. The kernel has to write dirty pages first, at the
-speed of the disk: reserve that much earlier. The reservation shrinks by what the group takes,
-expires after --for, and protects nothing else. Needs a running agent.
+justitia status shows when the memory is free. The kernel has to write dirty pages first, at the speed of the disk: \
+reserve that much earlier. The reservation shrinks by what the group takes, expires after --for, and protects \
+nothing else. Needs a running agent.
 
 Examples:
   justitia reserve /app/db 4G --for 60s

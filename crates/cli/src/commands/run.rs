@@ -16,17 +16,16 @@ use crate::sibling;
 /// Arguments of `justitia run`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-When the agent ends, it restores every knob. After kill -9, the next start does so, or justitia
-restore. SIGHUP reads the configuration again.
-With --hand-over the knobs stay in force when the agent ends, and an agent that starts within two
-minutes continues from them. If no agent follows, run justitia restore, as the unit does.
-With --hand-over=in-turn the agent waits until the running one ends. When it ends itself, it hands
-over if another agent waits, and restores every knob otherwise.
+When the agent ends, it restores every knob. After kill -9, the next start does so, or justitia restore. SIGHUP \
+reads the configuration again.
+With --hand-over the knobs stay in force when the agent ends, and an agent that starts within two minutes continues \
+from them. If no agent follows, run justitia restore, as the unit does.
+With --hand-over=in-turn the agent waits until the running one ends. When it ends itself, it hands over if another \
+agent waits, and restores every knob otherwise.
 
-Modes: observe measures and writes nothing; justitia sets thresholds by weight (the paper);
-proportional adds the feedback on measured bandwidth, and moves memory from groups that declare
-themselves green to those that declare themselves red; memoplight does only that, for inferred
-colors too, whatever the weights.
+Modes: observe measures and writes nothing; justitia sets thresholds by weight (the paper); proportional adds the \
+feedback on measured bandwidth, and moves memory from groups that declare themselves green to those that declare \
+themselves red; memoplight does only that, for inferred colors too, whatever the weights.
 
 Examples:
   justitia run --manage '/app/*'

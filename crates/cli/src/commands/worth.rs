@@ -18,10 +18,10 @@ use crate::settings::{self, OutputArgs};
 /// Arguments of `justitia worth`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-HITS is the part of a group's buffered reads that its page cache answers, by its curve. HALF and
-TWICE are the same with half and with twice the page cache that it holds. 64 MIB MORE is the disk
-reads that 64 MiB more page cache would save. Beyond its KNEE more memory brings clearly less.
-A dash means not known yet. With GROUP, the command draws the group's curve.
+HITS is the part of a group's buffered reads that its page cache answers, by its curve. HALF and TWICE are the same \
+with half and with twice the page cache that it holds. 64 MIB MORE is the disk reads that 64 MiB more page cache \
+would save. Beyond its KNEE more memory brings clearly less. A dash means not known yet. With GROUP, the command \
+draws the group's curve.
 
 Examples:
   justitia worth

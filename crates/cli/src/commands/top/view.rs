@@ -53,7 +53,7 @@ fn lines(app: &mut App, width: usize, height: usize) -> Vec<Line<'static>> {
     lines.truncate(height.saturating_sub(3).max(1));
     let body = height.saturating_sub(lines.len() + 1);
     if let Some(line) = app.help {
-        let help = help::lines();
+        let help = help::lines(width);
         let first = line.min(help.len().saturating_sub(body));
         app.help = Some(first);
         app.page = body.max(1);
