@@ -5,7 +5,6 @@
 //! (`mm/workingset.c`). An activation is a refault of a page that had been hot.
 
 use justitia_cgroup::parse::memory::MemoryStat;
-use justitia_cgroup::File;
 use justitia_policy::units::Bytes;
 
 use super::{about, percent};
