@@ -39,7 +39,7 @@ const ONCE: &str = "a_thousand_groups";
 /// that count for it are tested on every kernel.
 const PROGRAM_ONCE: &str = "keeping-";
 
-/// On 6.1 and 7.2 the SMB server does not find the share that Debian 12's ksmbd-tools names (BAD_NETWORK_NAME).
+/// On 6.1 and 7.2 the SMB server does not find the share that Debian 12's ksmbd-tools names (`BAD_NETWORK_NAME`).
 const OF_SMB: &str = "cifs";
 
 /// The package with tests that need a boot of their own, and their module.

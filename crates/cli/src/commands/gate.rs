@@ -40,7 +40,7 @@ pub(crate) struct GateArgs {
 enum GateCommand {
     /// Show whether the gate is closed, its queues, and how long each group waited
     Status(OutputArgs),
-    /// Make the running agent hold the gate and feed it weights, until the agent ends
+    /// Make the running agent hold the gate and feed it weights, until the agent stops
     Enable(OutputArgs),
     /// Make the running agent release the gate: writers pass, and the module can be unloaded
     Disable(OutputArgs),

@@ -109,18 +109,13 @@ fn not_enforced(facts: &Facts, out: &mut Outcome) -> Option<()> {
             .number("weighted_groups", weighted.len() as f64);
         if cost.is_some() {
             finding.remedy(
-                "justitia run enables io.cost on it while groups contend, unless [disk] iocost = false",
+                "justitia run enables io.cost on it while groups contend, unless dm-crypt or RAID 4 to 6 is on it or \
+                 [disk] iocost = false",
             );
         }
         finding.remedy(format!(
             "{load}echo bfq > /sys/block/{name}/queue/scheduler && echo '{rule}' > {file}"
         ));
-        if cost.is_some() {
-            let qos = remedy::file_path(facts, "/", File::IoCostQos);
-            finding.remedy(format!(
-                "echo '{device} enable=1' > {qos}    # the agent then leaves this disk alone"
-            ));
-        }
     }
     Some(())
 }
