@@ -1,7 +1,7 @@
 //! Tests outages of a probe, its server and its group beside a running agent, on a stock kernel with Redis:
 //! the probe and the server are killed and started again, and the group is frozen and thawed. A color that is
 //! not repeated goes stale, and the agent infers one. Everything recovers by itself, and nothing delays the
-//! agent. One boot, ignored by default; `make test` runs it:
+//! agent. At the end an agent takes over that cannot begin. One boot, ignored by default; `make test` runs it:
 //! `cargo test -p justitia-cli --test outages -- --ignored --nocapture`.
 //!
 //! The guest runs `outages/guest.sh`. `crates/probe/tests/servers` tests for every server that a probe's loop
@@ -127,6 +127,16 @@ fn colors_go_stale_and_come_back_and_the_agent_goes_on() {
     let ended = said.json("ended-near");
     assert_eq!(ended["declared"]["standing"], "removed", "{ended}");
     assert_eq!(ended["color_source"], "inferred", "{ended}");
+
+    // An agent that took over in turn and could not begin has restored what the one before left in force.
+    assert!(said.block_weight("knobs-in-turn") > 400);
+    assert_eq!(said.text("turn-ended"), "0");
+    assert!(said
+        .text("turn.log")
+        .contains("stay in force for the next agent"));
+    assert_eq!(said.text("next-ended"), "69", "{}", said.text("next.log"));
+    assert_eq!(said.block_weight("knobs-after-next"), 100);
+
     let log = said.text("agent.log");
     assert!(
         log.contains("knobs restored") && !log.contains("panicked"),

@@ -12,6 +12,16 @@ keep() { # NAME
     say "$1"
 }
 
+# Waits for a process, and prints its exit status under a name.
+ended() { # NAME PROCESS
+    local status=0
+    wait "$2" || status=$?
+    printf '@ %s-ended\n%s\n' "$1" $status
+}
+
+# True if an agent raised the block weight of the group.
+raised() { ! grep -q '^default 100$' $cgroups/app/near/io.bfq.weight; }
+
 # Waits until a declaration has this standing.
 stands() { timeout 60 $justitia color /app/$1 --json | grep -q "\"standing\": \"$2\""; } # GROUP STANDING
 await() { # GROUP STANDING
@@ -121,15 +131,26 @@ dd if=/dev/zero of=/data/cached bs=1M count=96 status=none
     kill -0 $near_probe && kill -0 $far_probe && echo yes
 
     kill -TERM $near_probe $far_probe
-    wait $near_probe; echo "@ near-probe-ended"; echo $?
-    wait $far_probe; echo "@ far-probe-ended"; echo $?
+    ended near-probe $near_probe
+    ended far-probe $far_probe
     await near removed
     keep ended
     kill -TERM $agent
-    wait $agent
-    echo "@ agent-ended"; echo $?
+    ended agent $agent
     knobs knobs-after
-    for log in near.probe far.probe agent.log; do
+
+    # The next agent waits for its turn, and cannot begin when it comes: BPF needs these capabilities.
+    run_agent /run/turn.log --manage '/app/*' --observer proc --hand-over=in-turn
+    soon raised && knobs knobs-in-turn
+    setpriv --bounding-set=-bpf,-perfmon,-sys_admin \
+        $justitia run --manage '/app/*' --observer bpf --hand-over=in-turn >/run/next.log 2>&1 </dev/null &
+    next=$!
+    soon grep -q "waiting for its end" /run/next.log
+    kill -TERM $agent
+    ended turn $agent
+    ended next $next
+    knobs knobs-after-next
+    for log in near.probe far.probe agent.log turn.log next.log; do
         echo "@ $log"
         cat /run/$log
     done
