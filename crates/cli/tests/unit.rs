@@ -90,7 +90,8 @@ is_active() { [ "$(show ActiveState)" = active ]; }
     /opt/lab/justitia status || echo "FAILED: no status"
     /opt/lab/justitia doctor --seconds 0 >/run/doctor
     grep -q "weights on disks act by" /run/doctor || echo "FAILED: the doctor does not run"
-    grep "justitia.*\.service" /run/doctor && echo "FAILED: the doctor finds a fault with the agent's own units"
+    # Their limits are a large part of this guest's memory, as of no host's.
+    grep "justitia.*\.service" /run/doctor | grep -v "may grow by" && echo "FAILED: a fault of the agent's own units"
     weighs() { /opt/lab/justitia status --json | grep -Eq "\"weight\": ?$1\b"; }
     for weight in 800 400; do
         systemctl set-property --runtime heavy IOWeight=$weight
