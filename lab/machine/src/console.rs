@@ -1,7 +1,7 @@
 //! Runs QEMU, follows its console and ends it: on time, or with this process.
 //!
 //! Invariants: when [`watch`] returns, QEMU has ended; when this process dies, also of a terminal's
-//! interrupt, QEMU dies with it, and the next run removes its disks; the log has the whole console.
+//! interrupt, QEMU dies with it, and a later run removes its disks; the log has the whole console.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, Write};
