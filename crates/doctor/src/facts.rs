@@ -62,6 +62,8 @@ pub struct GroupFacts {
     pub workload: Option<Kind>,
     /// A running agent manages it, so its knobs have the agent's values.
     pub managed: Known<bool>,
+    /// It manages the group or one below it, so block weights in the group's files are the agent's.
+    pub weighed: Known<bool>,
     /// A threaded group has no memory of its own.
     pub threaded: Known<bool>,
     /// `memory.min`, and so on: the root has no limits and no protections.
@@ -185,11 +187,21 @@ impl GroupFacts {
         }
     }
 
-    /// Its weights: as its owner stated it elsewhere, and in its files.
-    pub fn weights(&self) -> [Known<Option<u32>>; 3] {
+    /// Its weights other than the default: as its owner stated it elsewhere, and in its files, unless a running agent
+    /// wrote them.
+    pub(crate) fn weights(&self) -> [Known<Option<u32>>; 3] {
         let asked = self.asked.clone();
         let asked = asked.map(|asked| asked.map(|(weight, _)| weight.get()));
-        [asked, self.bfq_weight.clone(), self.io_weight.clone()]
+        let set = |weight: &u32| *weight != Weight::DEFAULT.get();
+        let owners = |in_file: &Known<Option<u32>>| match in_file.clone()?.filter(set) {
+            Some(weight) => Ok((!self.weighed.clone()?).then_some(weight)),
+            None => Ok(None),
+        };
+        [
+            asked.map(|asked| asked.filter(set)),
+            owners(&self.bfq_weight),
+            owners(&self.io_weight),
+        ]
     }
 
     /// A protection (`min` or `low`) in bytes: `u64::MAX` for `max`, zero without the file.

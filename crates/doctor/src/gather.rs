@@ -9,7 +9,7 @@ use justitia_cgroup::{xattr, Buffer, Child, Error, File, Fs, Group, GroupId};
 use justitia_discover::Owners;
 use justitia_policy::units::Bytes;
 
-use crate::facts::{no_second_look, Facts, GroupFacts};
+use crate::facts::{is_within, no_second_look, Facts, GroupFacts};
 
 /// The sources of facts.
 pub struct Look<'a> {
@@ -154,6 +154,9 @@ impl Walk<'_> {
             parent,
             children: Vec::new(),
             workload,
+            weighed: managed
+                .clone()
+                .map(|paths| paths.iter().any(|managed| is_within(managed, &path))),
             managed: managed.map(|paths| paths.contains(&path)),
             threaded: known(inner, File::CgroupType, buffer, is_threaded)?
                 .map(Option::unwrap_or_default),

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use justitia_policy::units::{Bytes, Weight};
+use justitia_policy::units::Bytes;
 
 use super::percent;
 use crate::check::{Check, Finding, Outcome, Severity, Subject};
@@ -49,7 +49,7 @@ fn is_inside(group: &GroupFacts) -> Known<bool> {
         return Ok(true);
     }
     for weight in group.weights() {
-        if weight?.is_some_and(|weight| weight != Weight::DEFAULT.get()) {
+        if weight?.is_some() {
             return Ok(true);
         }
     }

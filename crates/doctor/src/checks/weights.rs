@@ -47,17 +47,10 @@ pub(crate) const WRITEBACK_NOT_CHARGED: Check = Check {
     run: writeback_not_charged,
 };
 
-/// A weight other than the default: as the owner stated it, or in a group's files.
+/// A weight other than the default that its owner set.
 fn set_weight(group: &GroupFacts, out: &mut Outcome) -> Option<u32> {
-    let [asked, files @ ..] = group.weights().map(|known| {
-        let weight = out.known(known).flatten();
-        weight.filter(|weight| *weight != Weight::DEFAULT.get())
-    });
-    // A running agent writes its own weights into the files of the groups that it manages.
-    asked.or_else(|| {
-        let in_file = files.into_iter().flatten().next()?;
-        (!out.known(group.managed.clone())?).then_some(in_file)
-    })
+    let weights = group.weights().map(|known| out.known(known).flatten());
+    weights.into_iter().flatten().next()
 }
 
 fn not_enforced(facts: &Facts, out: &mut Outcome) -> Option<()> {
@@ -123,8 +116,7 @@ fn not_enforced(facts: &Facts, out: &mut Outcome) -> Option<()> {
 fn distorted(facts: &Facts, out: &mut Outcome) -> Option<()> {
     let groups = out.io_groups(facts)?;
     for group in groups.iter().skip(1) {
-        // A running agent writes its own weights into the files of the groups that it manages.
-        if group.managed == Ok(true) {
+        if group.weighed == Ok(true) {
             continue;
         }
         let io = out.known(group.io_weight.clone()).flatten();

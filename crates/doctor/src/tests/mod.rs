@@ -2,6 +2,7 @@
 
 mod machine;
 mod pitfalls;
+mod remedies;
 mod report;
 mod unknown;
 
