@@ -56,8 +56,8 @@ fn is_inside(group: &GroupFacts) -> Known<bool> {
     Ok(group.own_limit()?.is_some())
 }
 
-/// True if an insider has page cache to lose. Services with a small limit, this program's own among them, are on every
-/// host.
+/// True if an insider has page cache to lose. Services with a small limit, this program's own among them, are on
+/// every host.
 fn is_harmed(group: &GroupFacts, ram: Bytes) -> bool {
     let limit = group.own_limit().ok().flatten();
     is_inside(group) == Ok(true) && limit.is_none_or(|limit| limit >= ram.scale(LEAST_LIMIT_OF_RAM))
