@@ -120,15 +120,21 @@ impl Place {
 
     /// Reads a JSON file below this directory.
     pub(crate) fn json<T: for<'de> Deserialize<'de>>(&self, file: &Path) -> Option<T> {
+        serde_json::from_slice(&self.read(file)?).ok()
+    }
+
+    /// Reads a file below this directory.
+    pub(crate) fn read(&self, file: &Path) -> Option<Vec<u8>> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        self.parse(self.open(file, flags)?)
+        self.bytes(self.open(file, flags)?)
     }
 
     /// Reads a JSON file anywhere that a file of root's names.
     pub(crate) fn json_at<T: for<'de> Deserialize<'de>>(&self, file: &Path) -> Option<T> {
         let flags =
             OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        self.parse(fs::openat(CWD, file, flags, Mode::empty()).ok()?)
+        let text = self.bytes(fs::openat(CWD, file, flags, Mode::empty()).ok()?)?;
+        serde_json::from_slice(&text).ok()
     }
 
     fn open(&self, name: &Path, flags: OFlags) -> Option<OwnedFd> {
@@ -151,8 +157,8 @@ impl Place {
         .ok()
     }
 
-    /// Parses an open file, if it is a regular file of the author's and not too long.
-    fn parse<T: for<'de> Deserialize<'de>>(&self, file: OwnedFd) -> Option<T> {
+    /// The bytes of an open file, if it is a regular file of the author's and not too long.
+    fn bytes(&self, file: OwnedFd) -> Option<Vec<u8>> {
         let stat = fs::fstat(&file).ok()?;
         let regular = fs::FileType::from_raw_mode(stat.st_mode).is_file();
         let (owner, longest) = match self.author {
@@ -170,9 +176,6 @@ impl Place {
             .read_to_end(&mut text)
             .ok()?;
         self.left.set(left.saturating_sub(text.len() as u64));
-        if text.len() as u64 > longest {
-            return None;
-        }
-        serde_json::from_slice(&text).ok()
+        (text.len() as u64 <= longest).then_some(text)
     }
 }

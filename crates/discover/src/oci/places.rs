@@ -51,8 +51,10 @@ impl RuntimeDirs {
         let roots = docker.into_iter().chain(remapped);
         let containers = roots.filter_map(|root| root.below("containers".as_ref()));
         dirs.extend(containers.map(|place| (place, Layout::Docker)));
-        for storage in ["var/lib/containers/storage", "run/containers/storage"] {
-            let storage = open(storage);
+        let storage = |directory: &str| Some(open(directory)?.read(Path::new("storage.conf"))?);
+        let storage = storage("etc/containers").or_else(|| storage("usr/share/containers"));
+        for storage in PodmanStorage::of(storage.as_deref()).roots() {
+            let storage = open(storage.trim_start_matches('/'));
             let drivers = below(storage.as_ref(), |name| name.ends_with("-containers"));
             dirs.extend(drivers.map(|driver| (driver, Layout::UserData)));
         }
@@ -121,6 +123,35 @@ const CONTAINERDS: [&str; 4] = [
 
 /// Namespaces of a user's containerd whose records are read, at most.
 const NAMESPACES_OF_USER: usize = 8;
+
+/// The keys that matter here of `storage.conf`, in `/etc/containers` or else in `/usr/share/containers`.
+#[derive(Debug, Default, Deserialize)]
+struct PodmanStorage {
+    graphroot: Option<String>,
+    runroot: Option<String>,
+}
+
+impl PodmanStorage {
+    /// Those of a file's text. A file that cannot be parsed names nothing.
+    fn of(text: Option<&[u8]>) -> PodmanStorage {
+        #[derive(Deserialize)]
+        struct File {
+            storage: PodmanStorage,
+        }
+        let file = text.and_then(|text| toml::from_slice::<File>(text).ok());
+        file.map(|file| file.storage).unwrap_or_default()
+    }
+
+    /// The directories below which Podman keeps its containers' records.
+    fn roots(&self) -> [&str; 2] {
+        let graph = self.graphroot.as_deref();
+        let run = self.runroot.as_deref();
+        [
+            graph.unwrap_or("/var/lib/containers/storage"),
+            run.unwrap_or("/run/containers/storage"),
+        ]
+    }
+}
 
 /// The keys of `/etc/docker/daemon.json` that matter here.
 #[derive(Debug, Default, Deserialize)]

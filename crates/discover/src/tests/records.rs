@@ -278,26 +278,32 @@ fn docker_update_counts_at_the_next_look_and_a_container_is_found_by_its_name() 
 
 #[test]
 fn podman_update_counts_at_the_next_look_although_crun_keeps_what_it_began_with() {
-    let root = tempfile::tempdir().unwrap();
-    let spec = |weight: &str| {
-        format!(r#"{{"linux": {{"resources": {{"blockIO": {{"weight": {weight}}}}}}}}}"#)
-    };
-    let crun = format!("run/crun/{ID}");
-    let path = format!("/machine.slice/libpod-{ID}.scope");
-    let status = format!(r#"{{"cgroup-path": "{path}"}}"#);
-    write(root.path(), &format!("{crun}/status"), &status);
-    write(root.path(), &format!("{crun}/config.json"), &spec("800"));
-    let userdata = format!("var/lib/containers/storage/overlay-containers/{ID}/userdata");
-    let fs = fake(&[&path]);
-    let mut scanner = scanner(&fs, &[], RuntimeDirs::under(root.path()));
-    for (weight, counts) in [("800", 800), ("300", 300), ("400}", 300), ("500", 500)] {
-        write(
-            root.path(),
-            &format!("{userdata}/config.json"),
-            &spec(weight),
-        );
-        scanner.rescan().unwrap();
-        assert_eq!(scanner.groups()[0].weight.get(), counts, "{weight}");
+    let elsewhere = "[storage]\ndriver = \"overlay\"\ngraphroot = \"/srv/podman\"\n";
+    for (conf, text, storage) in [
+        ("etc/containers", "", "var/lib/containers/storage"),
+        ("etc/containers", "[storage", "var/lib/containers/storage"),
+        ("etc/containers", elsewhere, "srv/podman"),
+        ("usr/share/containers", elsewhere, "srv/podman"),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), &format!("{conf}/storage.conf"), text);
+        let spec = |weight: &str| {
+            format!(r#"{{"linux": {{"resources": {{"blockIO": {{"weight": {weight}}}}}}}}}"#)
+        };
+        let crun = format!("run/crun/{ID}");
+        let path = format!("/machine.slice/libpod-{ID}.scope");
+        let status = format!(r#"{{"cgroup-path": "{path}"}}"#);
+        write(root.path(), &format!("{crun}/status"), &status);
+        write(root.path(), &format!("{crun}/config.json"), &spec("800"));
+        let config = format!("{storage}/overlay-containers/{ID}/userdata/config.json");
+        let fs = fake(&[&path]);
+        let mut scanner = scanner(&fs, &[], RuntimeDirs::under(root.path()));
+        for (weight, counts) in [("800", 800), ("300", 300), ("400}", 300), ("500", 500)] {
+            write(root.path(), &config, &spec(weight));
+            scanner.rescan().unwrap();
+            let found = scanner.groups()[0].weight.get();
+            assert_eq!(found, counts, "{weight} {conf} {text:?}");
+        }
     }
 }
 
