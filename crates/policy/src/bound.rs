@@ -120,8 +120,9 @@ pub(crate) fn limit(
         let member = &mut members[holder.member];
         let others = lacking - usize::from(member.memo.lacks_s > 0.0);
         let fair = total.scale(proportions[i]);
+        let lends = member.decision.plain.is_some();
         // A reader in lending has no use for more than it is granted.
-        let mut share = if member.decision.plain.is_some() {
+        let mut share = if lends {
             granted[i]
         } else {
             (granted[i] + unwanted).max(fair)
@@ -135,11 +136,11 @@ pub(crate) fn limit(
             share = share.min(fair.max(held + lent.scale(elapsed_s.min(LENT_S))));
         }
         // Page cache may exceed the share, because it gives way. A tenant could fill that room with other
-        // memory between two steps, and keep it.
-        let room = if holder.tenant {
-            TENANTS_ROOM
-        } else {
-            OVERCOMMIT - 1.0
+        // memory between two steps, and keep it. What readers in lending hold above their grants, others lack.
+        let room = match (holder.tenant, lends) {
+            (true, _) => TENANTS_ROOM,
+            (false, true) => 0.0,
+            (false, false) => OVERCOMMIT - 1.0,
         };
         let file = member.group.memory.file.unwrap_or_default();
         let room = share.scale(room).min(file);
@@ -148,7 +149,9 @@ pub(crate) fn limit(
             most = most + member.decision.shift.for_others;
         }
         let held = member.group.memory.current;
-        let near = held.is_none_or(|held| demand::growing(held) > most);
+        let missed_per_s = member.memo.rates.missed_per_s.unwrap_or_default();
+        let fills = Bytes(missed_per_s as u64);
+        let near = held.is_none_or(|held| demand::growing(held) + fills > most);
         if share < total && (holder.tenant || (others > 0 && near)) {
             bound(member, host, most);
         } else {
@@ -209,8 +212,13 @@ impl Holder {
 fn bound(member: &mut Member, host: &Host, most: Bytes) {
     let (group, least) = (member.group, &member.decision.least);
     // A tenant's page cache gives way to its other memory; another group keeps what it is entitled to.
+    let room = if member.decision.plain.is_some() {
+        1.0
+    } else {
+        OVERCOMMIT
+    };
     let entitled = if member.leaf {
-        member.decision.own().scale(OVERCOMMIT) + member.decision.shift.for_others
+        member.decision.own().scale(room) + member.decision.shift.for_others
     } else {
         Bytes::ZERO
     };

@@ -77,6 +77,21 @@ fn settled_from(state: &State, snapshot: &mut Snapshot, refaults: u64) -> Plan {
     plan
 }
 
+/// Makes steps in each of which the second group misses this many bytes, and the honest group lacks memory.
+fn settled_missing(state: &State, snapshot: &mut Snapshot, missed: u64) -> Plan {
+    let (mut state, mut last) = (state.clone(), Plan::default());
+    for _ in 0..30 {
+        let traffic = &mut snapshot.groups[TENANT].traffic;
+        for bytes in [&mut traffic.read_bytes, &mut traffic.missed_bytes] {
+            *bytes = bytes.map(|bytes| bytes + missed);
+        }
+        lack(snapshot, 1000);
+        (state, last) = step(&state, snapshot, &Config::default(), SECOND);
+        apply(snapshot, &last);
+    }
+    last
+}
+
 fn high(snapshot: &Snapshot, at: usize) -> Limit {
     snapshot.groups[at].knobs.high.unwrap()
 }
@@ -309,7 +324,7 @@ fn while_limits_are_withdrawn_a_tenants_bound_stays_and_another_groups_is_at_lea
         tenants.groups[TENANT].weight = Some(Weight::new(10).unwrap());
         tenants.host.swap = Some(Bytes::mib(500));
         settled_from(state, &mut tenants, 1000);
-        (high(&tenants, TENANT), payer(state, 200, 0))
+        (high(&tenants, TENANT), payer(state, 200, 0, 0))
     };
     let (tenant, light) = bounds(&State::default());
     let (tenant_without, light_without) = bounds(&withdrawn());
@@ -324,13 +339,15 @@ fn while_limits_are_withdrawn_a_tenants_bound_stays_and_another_groups_is_at_lea
 
 #[test]
 fn a_bound_that_a_group_cannot_reach_in_a_step_is_not_written() {
-    let far = |own_mib| payer(&withdrawn(), own_mib, 0) == Limit::Max;
-    assert_eq!([100, 200].map(far), [true, false]);
+    let far = |own_mib, missed| payer(&withdrawn(), own_mib, 0, missed) == Limit::Max;
+    let near =
+        [(100, 0), (200, 0), (100, 300 << 20)].map(|(own_mib, missed)| !far(own_mib, missed));
+    assert_eq!(near, [false, true, true]);
 }
 
 /// The limit of a light group while a third group lacks memory. The light group holds `own_mib` of page cache
-/// of its own and `for_others_mib` of a file that the group beside it uses.
-fn payer(state: &State, own_mib: u64, for_others_mib: u64) -> Limit {
+/// of its own and `for_others_mib` of a file that the group beside it uses, and misses `missed` bytes in a step.
+fn payer(state: &State, own_mib: u64, for_others_mib: u64, missed: u64) -> Limit {
     let mut snapshot = beside(400);
     snapshot.groups.truncate(TENANT);
     let mut payer = group(2, None, "/payer");
@@ -346,21 +363,21 @@ fn payer(state: &State, own_mib: u64, for_others_mib: u64) -> Limit {
         users: vec![GroupId(2), GroupId(3)],
         held: vec![(GroupId(2), Bytes::mib(for_others_mib))],
     }]);
-    settled_from(state, &mut snapshot, 1000);
+    settled_missing(state, &mut snapshot, missed);
     high(&snapshot, TENANT)
 }
 
 #[test]
 fn a_bound_leaves_room_for_what_is_held_for_others() {
     let [with, without] =
-        [300, 0].map(|for_others| payer(&State::default(), 100, for_others).bytes());
+        [300, 0].map(|for_others| payer(&State::default(), 100, for_others, 0).bytes());
     let (with, without) = (with.expect("a bound"), without.expect("a bound"));
     assert!(with >= without + Bytes::mib(250), "{with} {without}");
 }
 
-/// The limit of a group that holds 400 MiB and reads through 2000, beside a group of equal weight that lacks memory.
-/// `curve`: it is known that less than 2000 MiB are of no use to it.
-fn scan(curve: bool) -> Limit {
+/// The limit of a group that reads through 2000 MiB, beside a group of equal weight that lacks memory, and what it is
+/// granted. `curve`: it is known that less than 2000 MiB are of no use to it.
+fn scan(curve: bool, held_mib: u64, read_per_s: u64) -> (Limit, Bytes) {
     let worth = |hits: &[(u64, f64)]| {
         let point = |&(mib, hit_ratio): &(u64, f64)| Point {
             cache: Bytes::mib(mib),
@@ -377,27 +394,29 @@ fn scan(curve: bool) -> Limit {
     let mut app = group(4, None, "/app");
     app.worth = worth(&[(450, 0.5), (900, 1.0)]);
     snapshot.groups.push(app);
-    hold(&mut snapshot, HONEST, 0, 580);
-    hold(&mut snapshot, TENANT, 0, 400);
-    let (config, mut state) = (Config::default(), State::default());
-    for _ in 0..30 {
-        let traffic = &mut snapshot.groups[TENANT].traffic;
-        for bytes in [&mut traffic.read_bytes, &mut traffic.missed_bytes] {
-            *bytes = bytes.map(|bytes| bytes + 20_000_000);
-        }
-        lack(&mut snapshot, 1000);
-        let (next, plan) = step(&state, &snapshot, &config, SECOND);
-        apply(&mut snapshot, &plan);
-        state = next;
-    }
-    high(&snapshot, TENANT)
+    hold(&mut snapshot, HONEST, 0, 980 - held_mib);
+    hold(&mut snapshot, TENANT, 0, held_mib);
+    let plan = settled_missing(&State::default(), &mut snapshot, read_per_s);
+    let mut verdicts = plan.verdicts.iter();
+    let granted = verdicts
+        .find(|v| v.group == GroupId(2))
+        .unwrap()
+        .entitlement;
+    (high(&snapshot, TENANT), granted)
 }
 
 #[test]
-fn a_group_that_lends_page_cache_is_bounded_below_its_part_by_weight() {
-    let (lends, keeps) = (scan(true), scan(false));
+fn a_group_that_lends_page_cache_is_bounded_at_what_it_is_granted() {
+    let ((lends, granted), (keeps, _)) = (scan(true, 400, 20 << 20), scan(false, 400, 20 << 20));
     assert!(keeps >= Limit::Bytes(Bytes::mib(450)), "{keeps}");
-    assert!(lends < Limit::Bytes(Bytes::mib(400)), "{lends}");
+    let descent = Bytes::mib(400).scale(0.75) + Bytes::mib(1);
+    assert!(granted < descent, "{granted}");
+    assert!(lends <= Limit::Bytes(descent), "{lends}");
+    let (lends, granted) = scan(true, granted.0 >> 20, 20 << 20);
+    assert!(
+        lends <= Limit::Bytes(granted + Bytes::mib(1)),
+        "{lends} {granted}"
+    );
 }
 
 #[test]

@@ -35,6 +35,8 @@ const STAY_WRITER: f64 = 0.25;
 const MIXES: f64 = 0.15;
 /// A group that mixes continues to do so above this written part of its traffic.
 const STAY_MIXING: f64 = 0.1;
+/// A group only writes if it reads less than this part of what it writes.
+const ONLY_WRITES: f64 = 1.0 / 16.0;
 /// Seconds after which unknown stalls are no longer taken for the last ones.
 const UNKNOWN_S: f64 = 10.0;
 /// Share of time waiting for CPUs above which a group wants more of them.
@@ -185,6 +187,12 @@ impl Activity {
     /// It writes about as much as it reads, or more.
     pub(crate) fn writer(&self) -> bool {
         self.mix == Mix::Writes
+    }
+
+    /// It writes, and reads next to nothing.
+    pub(crate) fn only_writes(&self) -> bool {
+        let moved = self.written_per_s.zip(self.read_per_s);
+        moved.is_some_and(|(written, read)| read < written * ONLY_WRITES)
     }
 
     /// It mostly reads, but writes so much that dirty throttling decides its throughput.

@@ -198,6 +198,45 @@ mod tests {
         }
     }
 
+    /// The demand, after 30 steps, of a contending group that writes 8 MB/s and reads `read`. Of its 100 MiB of page
+    /// cache `dirty_mib` are dirty.
+    fn demand_of_writer(read: f64, dirty_mib: u64, high: Limit) -> Option<Bytes> {
+        let mut log = group(1, None, "/log");
+        log.memory.file = Some(Bytes::mib(100));
+        log.memory.current = Some(Bytes::mib(100));
+        log.memory.file_dirty = Some(Bytes::mib(dirty_mib));
+        log.memory.file_mapped = Some(Bytes::mib(1));
+        log.knobs.high = Some(high);
+        let snapshot = testing::snapshot(1000, vec![log]);
+        let rates = Rates {
+            read_per_s: Some(read),
+            written_per_s: Some(8e6),
+            stalled: Some(0.5),
+            ..Rates::default()
+        };
+        let mut members = Member::all(&snapshot, |group| Memo {
+            activity: Activity::default().after(&rates, 0.1, 1.0),
+            ..Memo::new(group)
+        });
+        let charges = Charges::of(&members, &[]);
+        demand::set(&mut members, &charges, true);
+        let first = members[0].memo.demand;
+        (0..30).for_each(|_| demand::set(&mut members, &charges, true));
+        let now = members[0].memo.demand;
+        assert!(now.is_none() || first > now, "it falls in steps");
+        now
+    }
+
+    #[test]
+    fn a_log_that_is_synced_demands_little_and_any_other_writer_all() {
+        let demands = |read, dirty_mib| demand_of_writer(read, dirty_mib, Limit::Max);
+        assert_eq!(demands(0.0, 1), Some(Bytes::mib(12 + 8 + 1)));
+        assert_eq!(demands(0.0, 6), None, "dirty throttling holds it");
+        assert_eq!(demands(1e6, 1), None, "it reads, too");
+        let limited = demand_of_writer(0.0, 1, Limit::Bytes(Bytes::mib(200)));
+        assert_eq!(limited, None, "its dirty limit follows its limit");
+    }
+
     #[test]
     fn a_group_that_was_never_read_demands_nothing() {
         let mut snapshot = testing::snapshot(1000, [1, 2].map(|id| group(id, None, "/g")).into());
