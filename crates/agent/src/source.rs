@@ -2,9 +2,12 @@
 //!
 //! Logs once, at the start, what this kernel does not offer and what that costs.
 
+use std::io;
+
 use justitia_cgroup::Fs;
 use justitia_observe::bpf::{self, Tier};
 use justitia_observe::{ProcIo, TrafficSource};
+use rustix::thread::{capabilities, set_capabilities, CapabilitySet};
 
 use crate::config::Observing;
 use crate::error::{Error, Result};
@@ -25,7 +28,12 @@ pub(crate) fn traffic_source(
         return Ok(Box::new(ProcIo::new(fs.clone())));
     }
     let coverage = bpf::probe();
-    match bpf::Observer::open(fs.clone(), &coverage) {
+    let loaded = || {
+        if let Err(error) = give_up_administration() {
+            log.warn(format_args!("cannot give up CAP_SYS_ADMIN: {error}"));
+        }
+    };
+    match bpf::Observer::open(fs.clone(), &coverage, loaded) {
         Ok(observer) => {
             log.info(match observer.tier() {
                 Tier::Fentry => "BPF programs count in the kernel",
@@ -45,4 +53,18 @@ pub(crate) fn traffic_source(
             Ok(Box::new(ProcIo::new(fs.clone())))
         }
     }
+}
+
+/// Gives up `CAP_SYS_ADMIN`, which only the search for functions of modules takes. Capabilities are per thread, so the
+/// process must have only one.
+fn give_up_administration() -> io::Result<()> {
+    let mut sets = capabilities(None)?;
+    for set in [
+        &mut sets.effective,
+        &mut sets.permitted,
+        &mut sets.inheritable,
+    ] {
+        set.remove(CapabilitySet::SYS_ADMIN);
+    }
+    Ok(set_capabilities(None, sets)?)
 }

@@ -6,14 +6,16 @@ mod common;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{advise, assert_within_a_point, leave, observer, Eye, Scratch, Stops, TestFile};
-use justitia_cgroup::Group;
-use justitia_observe::bpf::{probe, Answer, Counters};
+use common::{advise, assert_within_a_point, host, leave, observer, Eye, Scratch, Stops, TestFile};
+use justitia_cgroup::{module_has, Group};
+use justitia_observe::bpf::{probe, Answer, Counters, Coverage, Observer};
 use justitia_observe::{TrafficSource, Watched};
+use rustix::thread::{capabilities, set_capabilities, CapabilitySet};
 
 /// Features of all of Debian's 6.1, 6.12 and 7.2. A probe that does not see them is wrong.
 const ON_EVERY_STOCK_KERNEL: &str =
@@ -95,6 +97,36 @@ fn this_kernel_has_what_it_claims_and_takes_every_program() {
         after.0 <= before.0 && after.1 <= before.1,
         "nothing stays: {before:?}, {after:?}"
     );
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn no_function_of_a_module_counts_as_found_without_the_capability_to_search_modules() {
+    let _ = Command::new("modprobe").arg("netfs").status();
+    let functions = [
+        ("btrfs", "btrfs_buffered_write"),
+        ("fuse", "fuse_perform_write"),
+        ("netfs", "netfs_perform_write"),
+    ];
+    let loaded = functions
+        .iter()
+        .filter(|(module, name)| module_has(module, name));
+    let loaded: Vec<&str> = loaded.map(|(_, name)| *name).collect();
+    println!("functions of loaded modules: {loaded:?}");
+    let answers = |coverage: &Coverage| -> Vec<Answer> {
+        loaded.iter().map(|name| coverage.answer(name)).collect()
+    };
+    assert_eq!(answers(&probe()), vec![Answer::Yes; loaded.len()]);
+    let fewer = || {
+        let mut sets = capabilities(None).unwrap();
+        sets.effective.remove(CapabilitySet::SYS_ADMIN);
+        set_capabilities(None, sets).unwrap();
+        let coverage = probe();
+        assert!(Observer::open(host(), &coverage, || ()).is_ok());
+        coverage
+    };
+    let coverage = thread::spawn(fewer).join().unwrap();
+    assert_eq!(answers(&coverage), vec![Answer::No; loaded.len()]);
 }
 
 #[test]

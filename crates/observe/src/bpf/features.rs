@@ -123,6 +123,7 @@ pub fn probe() -> Coverage {
     let yes = |found: bool| if found { Answer::Yes } else { Answer::No };
     let names = has_btf(None).then(Names::read).flatten();
     let permitted = may_use_bpf();
+    let modules = may_search_modules();
     // Without BTF or permission an attempt would say nothing about the kernel.
     let [tracing, fentry] = if names.is_some() && permitted {
         let attached = attached();
@@ -144,7 +145,7 @@ pub fn probe() -> Coverage {
             name: point.target,
             answer: names
                 .as_ref()
-                .map_or(Answer::Unknown, |names| yes(names.have(point))),
+                .map_or(Answer::Unknown, |names| yes(names.have(point, modules))),
             needed_for: point.cost,
         }
     }));
@@ -159,6 +160,15 @@ fn may_use_bpf() -> bool {
         ..libbpf_sys::bpf_map_create_opts::default()
     };
     MapHandle::create(MapType::Array, Some("probe"), 4, 8, 1, &opts).is_ok()
+}
+
+/// True if libbpf finds functions of modules. It walks the BTF of all modules by number, which takes `CAP_SYS_ADMIN`
+/// (`kernel/bpf/syscall.c`, `bpf_obj_get_next_id`), and without it finds none.
+fn may_search_modules() -> bool {
+    let mut next = 0;
+    // SAFETY: the kernel writes one number.
+    let failed = unsafe { libbpf_sys::bpf_btf_get_next_id(0, &raw mut next) };
+    failed == 0
 }
 
 /// The programs of `probe.bpf.c` that can be loaded and attached. Tries both at once first, because each load
@@ -221,8 +231,9 @@ impl Names {
         })
     }
 
-    fn have(&self, point: &Point) -> bool {
-        let in_module = |name| has_btf(Some(name)) && module_has(name, point.target);
+    /// `modules`: functions of modules can be found.
+    fn have(&self, point: &Point, modules: bool) -> bool {
+        let in_module = |name| modules && has_btf(Some(name)) && module_has(name, point.target);
         let name = name_of(point);
         match point.kind {
             Kind::Tracepoint => self.types.contains(&name),

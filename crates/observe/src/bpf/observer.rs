@@ -137,8 +137,9 @@ impl Account {
 
 impl Observer {
     /// Loads and attaches what the coverage allows. `fs` is the source of bytes where BPF does not count
-    /// them.
-    pub fn open(fs: Fs, coverage: &Coverage) -> Result<Observer, Error> {
+    /// them. Calls `loaded` once all programs are loaded and before the first thread begins: from then on the process
+    /// may have fewer privileges.
+    pub fn open(fs: Fs, coverage: &Coverage, loaded: impl FnOnce()) -> Result<Observer, Error> {
         let mut choice = choose(coverage)?;
         let cpus = libbpf_rs::num_possible_cpus()
             .ok()
@@ -158,6 +159,7 @@ impl Observer {
             object = load_programs(&choice, &sizes);
         }
         let object = Arc::new(object?);
+        loaded();
         let memory = Arc::new(CounterMemory::map(&object, sizes.slots, sizes.lanes)?);
         let control = ControlMemory::map(&object)?;
         let page_bytes = rustix::param::page_size() as u64;

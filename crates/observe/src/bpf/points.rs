@@ -137,19 +137,19 @@ pub(crate) const POINTS: &[Point] = &[
     function(
         "btrfs_buffered_write",
         &["btrfs_buffered_write"],
-        "bytes that Btrfs writes are not counted if it is loaded later",
+        "bytes that Btrfs writes are not counted (it is not loaded, or CAP_SYS_ADMIN is missing)",
     )
     .in_module("btrfs"),
     function(
         "fuse_perform_write",
         &["fuse_perform_write"],
-        "bytes that FUSE writes through are not counted if it is loaded later",
+        "bytes that FUSE writes through are not counted (it is not loaded, or CAP_SYS_ADMIN is missing)",
     )
     .in_module("fuse"),
     function(
         "netfs_perform_write",
         &["netfs_perform_write"],
-        "bytes that 9p, AFS and CIFS write are not counted if netfs is loaded later",
+        "bytes that 9p, AFS and CIFS write are not counted (netfs is not loaded, or CAP_SYS_ADMIN is missing)",
     )
     .in_module("netfs"),
     tracepoint(
