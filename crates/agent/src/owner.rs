@@ -4,7 +4,8 @@
 //! - It holds its prior value again, and so does the group's other memory knob: a manager applied its
 //!   configuration again (systemd on `daemon-reload`). Ours, and written again, however often that happens.
 //! - It alone holds its prior value again, twice in a row: a person put it back. The first time, a manager
-//!   may be between its two writes.
+//!   may be between its two writes. A protection that the group had before is ours and written again: `docker update`
+//!   writes it without the group's other knob, and ours is never below it.
 //! - A disk's knob holds its prior value again: nobody applies its configuration again, so a person put it
 //!   back.
 //! - Any other value: somebody else wrote it. Two such values are no takeover ([`is_base`]): they become the
@@ -19,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 
 use justitia_policy::knob::{bfq_weight_of_systemd, Kind, Knob, Turn, Value};
 use justitia_policy::snapshot::{ForeignKnobs, GroupId};
-use justitia_policy::units::Weight;
+use justitia_policy::units::{Bytes, Limit, Weight};
 use serde::{Deserialize, Serialize};
 
 use crate::journal::{Entry, Key};
@@ -64,11 +65,15 @@ pub(crate) fn owner(
         Owner::Ours
     } else if knob.is_disks() {
         Owner::Users
-    } else if sibling_is_ours() {
+    } else if !protected_before(knob, entry.prior) && sibling_is_ours() {
         Owner::Doubtful
     } else {
         Owner::Reset
     }
+}
+
+fn protected_before(knob: Knob, prior: Value) -> bool {
+    knob.restored() == Turn::Protection && prior != Value::Limit(Limit::Bytes(Bytes::ZERO))
 }
 
 /// True if a foreign value becomes the knob's prior value: the protection of an inner group, which kubelet
@@ -279,6 +284,26 @@ mod tests {
     }
 
     #[test]
+    fn a_protection_that_a_group_had_before_is_written_again_and_a_missing_one_is_the_users() {
+        let limit = |mib| Value::Limit(Limit::Bytes(Bytes::mib(mib)));
+        let back = |knob, prior| {
+            let entry = Entry {
+                path: "/docker/db".into(),
+                prior: limit(prior),
+                written: vec![limit(200)],
+            };
+            let ours = Ours {
+                flying: None,
+                arrived: true,
+            };
+            owner(knob, &entry, ours, limit(prior), || true)
+        };
+        assert_eq!(back(Knob::MemoryLow, 16), Owner::Reset);
+        assert_eq!(back(Knob::MemoryLow, 0), Owner::Doubtful);
+        assert_eq!(back(Knob::MemoryHigh, 16), Owner::Doubtful);
+    }
+
+    #[test]
     fn a_switch_put_back_is_the_users() {
         let (on, off) = (Value::Switch(true), Value::Switch(false));
         let entry = Entry {
@@ -333,7 +358,7 @@ mod tests {
         assert!(docker(Knob::IoBfqWeight, 163), "systemd's, of a scope");
         assert!(!docker(Knob::IoBfqWeight, 555) && !docker(Knob::IoWeight, 300));
         assert!(!base(Knob::IoWeight, weight(163), true));
-        let low = Value::Limit(justitia_policy::units::Limit::Max);
+        let low = Value::Limit(Limit::Max);
         assert!(base(Knob::MemoryLow, low, true) && !base(Knob::MemoryLow, low, false));
         assert_eq!(
             [1, 100, 200, 400, 10_000].map(bfq_weight_of_systemd),

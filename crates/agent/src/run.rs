@@ -95,13 +95,15 @@ pub fn run(
     let (place, feed_path) = (Place::from(&settings), settings.status_socket());
     let (hand_over, in_turn) = (settings.hand_over, settings.in_turn);
     let state_dir = settings.state_dir.clone();
+    let left = settings.clone();
     let mut agent = Agent::new(
         fs,
         settings,
         RuntimeDirs::host(),
         &justitia_cgroup::boot_id(),
         log.clone(),
-    )?;
+    )
+    .inspect_err(|_| restore_instead(&left, log))?;
     agent.count_by(source);
     agent.listen(FIRST_WORD);
     let control = agent.control();
