@@ -286,6 +286,7 @@ impl Agent {
             took,
             longest: self.longest,
             observer: Some(self.observer.counts_by()),
+            missed_events: self.observer.missed_events(),
             writes_total: self.applier.submitted(),
             reclaimed: self.applier.reclaimed(),
             gate: self.applier.gate.read(),

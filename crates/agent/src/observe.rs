@@ -121,6 +121,11 @@ impl Observer {
         self.traffic.name()
     }
 
+    /// Events that it did not count.
+    pub fn missed_events(&self) -> Option<u64> {
+        self.traffic.missed_events()
+    }
+
     /// The knobs' values before this agent, or the one beside it, wrote to them.
     pub fn set_priors(&mut self, priors: impl Into<Arc<Priors>>) {
         self.scanner.set_priors(priors);

@@ -309,6 +309,7 @@ pub fn watch_by(
             problems: seen.problems,
             count,
             observer: Some(observer.counts_by()),
+            missed_events: observer.missed_events(),
             names: observer.names(),
             ..Tick::default()
         };

@@ -292,8 +292,8 @@ static __always_inline void reclaim_begins(void)
 	if (!mine())
 		return;
 	task = doing_new();
-	/* Reclaim within reclaim is counted once. */
-	if (task && !task->reclaiming_since)
+	/* Reclaim does not begin within reclaim (PF_MEMALLOC), but the program of an end may have been skipped. */
+	if (task)
 		task->reclaiming_since = bpf_ktime_get_ns();
 }
 

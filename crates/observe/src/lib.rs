@@ -64,6 +64,12 @@ pub trait TrafficSource: Send {
         None
     }
 
+    /// Events that were not counted, because a program was interrupted by itself or memory was short. `None` if they are
+    /// not known.
+    fn missed_events(&self) -> Option<u64> {
+        None
+    }
+
     /// Name of the source, for `status` and the metrics.
     fn name(&self) -> &'static str;
 }

@@ -46,6 +46,8 @@ pub struct Tick {
     pub longest: Duration,
     /// The source of the traffic counters, `bpf` or `proc`.
     pub observer: Option<&'static str>,
+    /// Events that the observer's programs did not count; unknown if the kernel does not tell.
+    pub missed_events: Option<u64>,
     /// Knobs written since the agent began.
     pub writes_total: u64,
     pub reclaimed: Reclaimed,
@@ -94,6 +96,9 @@ pub struct Report {
     pub longest_tick_us: u64,
     /// The source of the traffic counters, `bpf` or `proc`; unknown before the first step.
     pub observer: Option<String>,
+    /// Events that the observer's programs did not count; unknown if the kernel does not tell.
+    #[serde(default)]
+    pub missed_events: Option<u64>,
     /// Knobs written since the agent began: none in mode `observe`.
     #[serde(default)]
     pub writes_total: u64,
@@ -352,6 +357,7 @@ impl Report {
             tick_us: micros(tick.took),
             longest_tick_us: micros(tick.longest),
             observer: tick.observer.map(str::to_owned),
+            missed_events: tick.missed_events,
             writes_total: tick.writes_total,
             pv: tick.plan.pv,
             share_error: tick.plan.share_error,

@@ -214,18 +214,6 @@ impl Observer {
         self.reads.as_ref().and_then(Reads::most_per_s)
     }
 
-    /// Events that were not counted, because a program was interrupted by itself or memory was short. `None`
-    /// if the kernel does not tell.
-    pub fn missed_events(&self) -> Option<u64> {
-        let mut missed = self.control.lost();
-        for program in self.object.progs_mut() {
-            if self.runs(&program.name().to_string_lossy()) {
-                missed = missed.saturating_add(recursion_misses(&program)?);
-            }
-        }
-        Some(missed)
-    }
-
     /// Entries in use, by map.
     pub fn map_entries(&self) -> BTreeMap<&'static str, usize> {
         HASHES
@@ -393,6 +381,16 @@ impl Observer {
 }
 
 impl TrafficSource for Observer {
+    fn missed_events(&self) -> Option<u64> {
+        let mut missed = self.control.lost();
+        for program in self.object.progs_mut() {
+            if self.runs(&program.name().to_string_lossy()) {
+                missed = missed.saturating_add(recursion_misses(&program)?);
+            }
+        }
+        Some(missed)
+    }
+
     fn sample(&mut self, groups: &[Watched<'_>], out: &mut Vec<Sample>) {
         self.samples += 1;
         self.list(groups);

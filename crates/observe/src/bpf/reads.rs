@@ -39,6 +39,9 @@ use super::{attach_one, types, Error};
 /// Fraction of one CPU's time.
 const BUDGET: f64 = 0.008;
 const WINDOW: Duration = Duration::from_millis(100);
+/// The counts of a window begin this long after it was attached: a program does not run at the end of a call that began
+/// before, but `rchar` has that call's bytes.
+const SETTLES: Duration = Duration::from_millis(50);
 const EVERY: Duration = Duration::from_secs(5);
 /// The longest period, and the part of one CPU's time that attaching and detaching may take: the kernel searches all
 /// its functions each time (`ftrace_run_update_code`).
@@ -318,13 +321,16 @@ impl Common {
             if stretch {
                 stretched = since;
             }
+            let mut settles = Duration::ZERO;
             if !goes_on {
                 locked(&self.curves).begin();
+                settles = SETTLES;
             }
-            let mut ended = self.window(WINDOW, stopped);
+            let mut ended = self.window(settles, WINDOW, stopped);
             if stretch && ended.is_ok() {
                 locked(&self.curves).look(Then::Stretch);
-                ended = self.window(self.stretch.saturating_sub(WINDOW), stopped);
+                let length = self.stretch.saturating_sub(WINDOW);
+                ended = self.window(Duration::ZERO, length, stopped);
             }
             locked(&self.curves).look(Then::Rest);
             if ended.is_err() {
@@ -357,13 +363,21 @@ impl Common {
         }
     }
 
-    /// Runs one window. Returns an error if it is to be the last.
-    fn window(&self, length: Duration, stopped: &Receiver<()>) -> io::Result<()> {
+    /// Runs one window, without its first part. Returns an error if it is to be the last.
+    fn window(
+        &self,
+        settles: Duration,
+        length: Duration,
+        stopped: &Receiver<()>,
+    ) -> io::Result<()> {
+        let wait = |time| match stopped.recv_timeout(time) {
+            Err(RecvTimeoutError::Timeout) => Ok(()),
+            _ => Err(io::Error::from(io::ErrorKind::Interrupted)),
+        };
+        wait(settles)?;
         let since = Instant::now();
         let before = self.counted()?;
-        if stopped.recv_timeout(length) != Err(RecvTimeoutError::Timeout) {
-            return Err(io::ErrorKind::Interrupted.into());
-        }
+        wait(length.saturating_sub(settles))?;
         let after = self.counted()?;
         let seconds = since.elapsed().as_secs_f64();
         locked(&self.seen).extend(seen_in(&before, &after, seconds));

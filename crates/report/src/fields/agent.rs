@@ -25,6 +25,10 @@ pub(crate) const AGENT: &[Field] = &[
     field("observer", "",
         "The source of the traffic counts: bpf, proc, or `bpf, reads estimated` while reads are too many to \
          count each."),
+    field("missed_events", "",
+        "Events that the BPF programs did not count, because they were interrupted by themselves or their maps were \
+         full; without BPF unknown.")
+        .counter("justitia_observer_missed_events", report!(missed_events)),
     field("since_unix_s", "s", "When the agent began, in seconds since 1970.")
         .gauge("justitia_agent_start_time_seconds", report!(since_unix_s)),
     field("interval_s", "s", "Time between two steps.")
