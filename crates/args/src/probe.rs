@@ -369,7 +369,9 @@ pub struct HttpArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A log does not show waiting requests: the color is green or red. A server that hangs logs nothing, which looks like \
-no requests; probe a URL to see a hang. The probe follows log rotation.
+no requests; probe a URL to see a hang. The probe follows log rotation. The status is the first three digits right \
+after a quoted text, such as the request, or \"status\": in a line of JSON. The time belongs behind all that a client \
+can write: of a text before the time, the last one in a line counts.
 
 Examples:
   justitia probe log /var/log/nginx/access.log --max-latency 100ms --group web

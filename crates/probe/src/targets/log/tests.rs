@@ -35,6 +35,29 @@ fn a_line_without_a_time_has_none() {
 }
 
 #[test]
+fn a_request_cannot_pass_for_the_field_after_it() {
+    let rt = |line: &str| seconds(line, "rt=", Unit::Seconds);
+    for query in [
+        "?sort=5",
+        "?a&rt=5",
+        "?rt=5",
+        "?x_rt=5",
+        "?x-rt=5",
+        "?rt=5 rt=5",
+    ] {
+        let line = format!(r#"x "GET /items{query} HTTP/1.1" 200 9 "-" "curl rt=7" rt=0.003"#);
+        assert_eq!(rt(&line), Some(0.003), "{query}");
+    }
+    assert_eq!(rt(r#"rt=9.003 "GET /?sort=name""#), Some(9.003));
+    assert_eq!(rt(r#"x "GET /?sort=5 HTTP/1.1" 200 9"#), None);
+    assert_eq!(rt(r#"x "curl rt=7" 200 rt=-"#), None, "the last one counts");
+    for before in ["", " ", "x\t", "x\"", "{", "x,", "x;", "x|"] {
+        assert_eq!(rt(&format!("{before}rt=2")), Some(2.0), "{before}");
+    }
+    assert_eq!(seconds("GET /a 200,rt:2", ",rt:", Unit::Seconds), Some(2.0));
+}
+
+#[test]
 fn fields_and_units_that_make_no_sense_are_refused() {
     assert!("0".parse::<Field>().is_err());
     assert!(String::new().parse::<Field>().is_err());
@@ -51,6 +74,23 @@ fn a_server_error_failed_and_a_quote_in_the_request_does_not_hide_it() {
         (r#"x "GET /" 5021 0 0.1"#, false),
         ("no request at all 502", false),
         (r#"x "never closed 502"#, false),
+        (
+            r#""shop.example" 1.2.3.4 - "GET / HTTP/1.1" 500 9 0.003"#,
+            true,
+        ),
+        (
+            r#""shop" "GET / HTTP/1.1" 200 9 "-" "curl" 502 0.003"#,
+            false,
+        ),
+        (r#"x "GET /" 127.0.0.1 "-" 503"#, true),
+        (r#"{"time":"now","status":500,"request_time":0.002}"#, true),
+        (
+            r#"{"request":"GET / \"status\":500","status": "502"}"#,
+            true,
+        ),
+        (r#"{"request":"GET /\"status\":500","status":200}"#, false),
+        (r#"{"request_time":501,"code":"503"}"#, false),
+        (r#"{"status":"-","code":" 503 "}"#, false),
     ] {
         assert_eq!(super::line::failed(line), failed, "{line}");
     }
