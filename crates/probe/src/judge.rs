@@ -13,8 +13,9 @@
 //!   alternates every k (3) periods or faster settles at its worse color.
 //!
 //! The color starts red (the paper), until n + k - 1 measurements say otherwise. A measurement without a
-//! value does not hold that value against the target. After a gap of n periods without a measurement, the
-//! earlier ones are worthless, and the judge starts again.
+//! value does not hold that value against the target. An idle period leaves the window as it is, because work
+//! may come in bursts; only after [`MOST_IDLE`] of them does idleness count, as a measurement without a value.
+//! After a gap of n periods without a measurement, the earlier ones are worthless, and the judge starts again.
 
 use std::collections::VecDeque;
 
@@ -22,6 +23,9 @@ use justitia_policy::color::Color;
 
 use crate::measure::Measurement;
 use crate::objective::{badness, worse, Objective};
+
+/// Idle periods in a row that say nothing.
+const MOST_IDLE: usize = 60;
 
 /// The color to declare, and why.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +44,8 @@ pub struct Judge {
     had: VecDeque<Verdict>,
     declared: Color,
     missed: usize,
+    /// Idle periods in a row.
+    idle: usize,
 }
 
 impl Judge {
@@ -52,13 +58,18 @@ impl Judge {
             had: VecDeque::new(),
             declared: Color::Red,
             missed: 0,
+            idle: 0,
         }
     }
 
     /// Takes the measurement of a period, and returns what to declare in it.
     pub fn judge(&mut self, seen: Measurement) -> Verdict {
         self.missed = 0;
-        push(&mut self.seen, seen, self.window);
+        self.idle = if seen.idle { self.idle + 1 } else { 0 };
+        let filling = self.seen.len() < self.window;
+        if filling || !(1..=MOST_IDLE).contains(&self.idle) {
+            push(&mut self.seen, seen, self.window);
+        }
         let window = self.of_window();
         push(&mut self.had, window, self.window);
         let verdict = self.verdict();

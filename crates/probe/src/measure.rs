@@ -16,6 +16,9 @@ pub struct Measurement {
     pub value: Option<f64>,
     /// A color that the target itself states.
     pub color: Option<Color>,
+    /// The target had no work whose latency or number counts: says nothing about work before or after.
+    #[serde(skip)]
+    pub idle: bool,
     /// A remark for people.
     pub note: Option<String>,
 }

@@ -2,7 +2,7 @@
 //!
 //! - Throughput: lines per second.
 //! - Latency: a percentile of the times in the lines since the last look. A request with a status of 500 or
-//!   more counts as slower than any other.
+//!   more counts as slower than any other. A look without a time is idle: servers write their logs in bursts.
 //! - Waiting: a log does not tell, because requests appear only once they are answered. A server that hangs
 //!   writes nothing, which looks like no requests: probe a URL to detect that.
 
@@ -33,6 +33,8 @@ pub struct Config {
 pub struct Log {
     config: Config,
     tail: Tail,
+    /// True once a line had a time, so that the field is right.
+    timed: bool,
     /// Lines since the probe started: a counter for the rate.
     lines: f64,
     work: Rate,
@@ -44,6 +46,7 @@ impl Log {
         Log {
             tail: Tail::new(config.path.clone()),
             config,
+            timed: false,
             lines: 0.0,
             work: Rate::default(),
         }
@@ -53,19 +56,18 @@ impl Log {
 impl Target for Log {
     fn measure(&mut self) -> Result<Measurement, Trouble> {
         let Config { field, unit, .. } = &self.config;
-        let (mut times, mut failed, mut lines, mut strange) = (Vec::new(), 0u64, 0u64, 0u64);
+        let (mut times, mut failed, mut lines) = (Vec::new(), 0u64, 0u64);
         let skipped = self.tail.read(|text| {
             lines += 1;
             if line::failed(text) {
                 failed += 1;
                 times.push(f64::INFINITY);
             } else if let Some(seconds) = line::seconds(field, text, *unit) {
+                self.timed = true;
                 times.push(seconds);
-            } else {
-                strange += 1;
             }
         })?;
-        if lines > 0 && strange == lines {
+        if lines > 0 && times.is_empty() && !self.timed {
             return Err(Trouble::failed(
                 format!(
                     "{} has no time {field} in its lines",
@@ -83,6 +85,7 @@ impl Target for Log {
             notes.push(format!("{skipped} bytes not read"));
         }
         Ok(Measurement {
+            idle: times.is_empty(),
             per_second: self.work.of(self.lines, now_seconds()),
             latency_seconds: percentile(&mut times, self.config.percentile),
             note: (!notes.is_empty()).then(|| notes.join(", ")),

@@ -1,9 +1,12 @@
 //! Lines that servers write, and files that rotate under the reader.
 
 use super::*;
+use crate::{Judge, Objective};
+use justitia_policy::color::Color;
 use proptest::prelude::*;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
+use std::time::Duration;
 
 const NGINX: &str = r#"127.0.0.1 - - [20/Nov/2026:10:00:00 +0000] "GET /a?b=\x22c HTTP/1.1" 200 612 "-" "curl/8" 0.004"#;
 
@@ -196,9 +199,84 @@ fn failed_requests_are_slower_than_any() {
 #[test]
 fn a_log_without_times_says_so() {
     let mut scene = Scene::new();
-    scene.append("x \"GET /\" 200 -\n");
-    let trouble = scene.log.measure().unwrap_err();
-    assert!(trouble.remedy.contains("request_time"), "{trouble:?}");
+    for _ in 0..2 {
+        scene.append("x \"GET /\" 200 -\n");
+        let trouble = scene.log.measure().unwrap_err();
+        assert!(trouble.remedy.contains("request_time"), "{trouble:?}");
+    }
+}
+
+#[test]
+fn requests_without_a_time_are_no_sample_once_one_had_a_time() {
+    let mut scene = Scene::new();
+    scene.append("x \"GET /\" 200 0.1\n");
+    assert!(!scene.log.measure().unwrap().idle);
+    scene.append("x \"GET /a.css\" 200 -\n");
+    let seen = scene.log.measure().unwrap();
+    assert_eq!((seen.latency_seconds, seen.idle), (None, true));
+    assert!(seen.per_second > Some(0.0), "{seen:?}");
+}
+
+/// The colors that are declared in these periods, each with its lines.
+fn declared(
+    scene: &mut Scene,
+    periods: usize,
+    lines: impl Fn(usize) -> &'static str,
+) -> Vec<Color> {
+    let objective = Objective {
+        max_latency: Some(Duration::from_millis(100)),
+        ..Objective::default()
+    };
+    let mut judge = Judge::new(objective, 5);
+    let colors = (0..periods).map(|period| {
+        scene.append(lines(period));
+        judge.judge(scene.log.measure().unwrap()).color
+    });
+    colors.collect()
+}
+
+#[test]
+fn requests_that_all_miss_the_objective_are_red_also_if_lines_come_in_bursts_or_rarely() {
+    for every in [2, 3, 5, 30] {
+        let colors = declared(&mut Scene::new(), 300, |period| {
+            if period % every == 0 {
+                "x 0.5\nx 0.6\n"
+            } else {
+                ""
+            }
+        });
+        let settled = &colors[5 * every..];
+        assert!(
+            settled.iter().all(|color| *color == Color::Red),
+            "{every}: {colors:?}"
+        );
+    }
+}
+
+#[test]
+fn one_slow_request_among_rare_ones_changes_nothing() {
+    let colors = declared(&mut Scene::new(), 200, |period| match period {
+        99 => "x 9\n",
+        period if period % 3 == 0 => "x 0.01\n",
+        _ => "",
+    });
+    assert!(
+        colors[20..].iter().all(|color| *color == Color::Green),
+        "{colors:?}"
+    );
+}
+
+#[test]
+fn a_service_that_is_idle_for_long_is_green() {
+    let colors = declared(&mut Scene::new(), 100, |period| {
+        if period < 20 {
+            "x 0.5\n"
+        } else {
+            ""
+        }
+    });
+    assert_eq!(colors[20 + 59], Color::Red);
+    assert_eq!(colors[20 + 68], Color::Green);
 }
 
 #[test]
