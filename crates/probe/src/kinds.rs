@@ -141,12 +141,7 @@ fn of_mysql(args: &MysqlArgs, timeout: Duration) -> Result<Made, Error> {
         None => MysqlDefaults::default(),
     };
     let password = secret::find(args.password_file.as_deref(), "MYSQL_PWD")?;
-    // A host or a port on the command line means TCP, whatever the file says of a socket.
-    let socket = if args.host.is_none() && args.port.is_none() {
-        args.socket.clone().or(defaults.socket.clone())
-    } else {
-        args.socket.clone()
-    };
+    let socket = mysql_socket(args, &defaults);
     let host = args.host.clone().or(defaults.host.clone());
     let host = host.unwrap_or_else(|| MYSQL_HOST.to_owned());
     let tls = match &socket {
@@ -169,6 +164,18 @@ fn of_mysql(args: &MysqlArgs, timeout: Duration) -> Result<Made, Error> {
         timeout,
     };
     Ok((opener(config, mysql::Mysql::new), of_work(&args.work), tls))
+}
+
+/// A host or a port on the command line means TCP, whatever the file says of a socket. MySQL's own clients take
+/// the file's socket only if its host is this one.
+fn mysql_socket(args: &MysqlArgs, defaults: &MysqlDefaults) -> Option<PathBuf> {
+    let local = defaults
+        .host
+        .as_deref()
+        .is_none_or(|host| host == "localhost");
+    let of_file = args.host.is_none() && args.port.is_none() && local;
+    let socket = defaults.socket.clone().filter(|_| of_file);
+    args.socket.clone().or(socket)
 }
 
 fn of_postgres(args: &PostgresArgs, timeout: Duration) -> Result<Made, Error> {
@@ -339,4 +346,31 @@ fn check_url(url: &str) -> Result<(), Error> {
 
 fn readable(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).map_err(|error| Error::io("read", path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[test]
+    fn the_socket_of_an_option_file_is_used_only_for_this_host() {
+        let socket = |options: &[&str], file: &str| {
+            let words = ["probe", "mysql", "--min-tps", "1"];
+            let cli = crate::Cli::parse_from(words.iter().chain(options));
+            let Kind::Mysql(args) = cli.probe.kind else {
+                panic!("another kind");
+            };
+            let defaults = MysqlDefaults::parse(&format!("[client]\nsocket=/s\n{file}"));
+            mysql_socket(&args, &defaults)
+        };
+        assert_eq!(socket(&[], ""), Some("/s".into()));
+        assert_eq!(socket(&[], "host=localhost"), Some("/s".into()));
+        assert_eq!(socket(&[], "host=db.example"), None);
+        assert_eq!(socket(&[], "host=127.0.0.1"), None);
+        assert_eq!(socket(&["--host", "localhost"], ""), None);
+        assert_eq!(socket(&["--port", "3306"], ""), None);
+        let named = socket(&["--socket", "/t"], "host=db.example");
+        assert_eq!(named, Some("/t".into()));
+    }
 }
