@@ -342,7 +342,7 @@ pub struct HttpArgs {
     /// URL, http:// or https://; choose one that reads what the application reads
     #[arg(value_name = "URL")]
     pub url: String,
-    /// Longest time of a GET; a status of 500 or more is a miss
+    /// Longest time of a GET; a status of 408, 429, or 500 or more is a miss
     #[arg(long, value_name = "TIME", value_parser = time, required = true, help_heading = "Objective")]
     pub max_latency: Option<Duration>,
     /// URL of nginx's `stub_status`

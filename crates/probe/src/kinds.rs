@@ -271,8 +271,6 @@ fn of_http(args: &HttpArgs, timeout: Duration) -> Result<Made, Error> {
         check_url(url)?;
     }
     let tls = secure::of_url(args.insecure, &args.tls)?;
-    let secure =
-        http::is_secure(&args.url) || args.status_url.as_deref().is_some_and(http::is_secure);
     let config = http::Config {
         tls: tls.clone(),
         url: args.url.clone(),
@@ -281,8 +279,8 @@ fn of_http(args: &HttpArgs, timeout: Duration) -> Result<Made, Error> {
         timeout,
     };
     let objective = of_performance(args.min_tps, args.max_latency, args.waiting.max_waiting);
-    let open = opener(config, http::Http::new);
-    Ok((open, objective, secure.then_some(tls)))
+    let tls = config.is_secure().then_some(tls);
+    Ok((opener(config, http::Http::new), objective, tls))
 }
 
 fn of_log(args: &LogArgs) -> Made {

@@ -3,6 +3,8 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -102,13 +104,17 @@ fn targets(port: u16) -> Vec<(&'static str, Box<dyn Target>)> {
 }
 
 fn http_at(url: String) -> http::Http {
-    http::Http::new(http::Config {
+    http::Http::new(http_config(url))
+}
+
+fn http_config(url: String) -> http::Config {
+    http::Config {
         url,
         status_url: None,
         tls: justitia_probe::Tls::default(),
         parallel: 1.0,
         timeout: TIMEOUT,
-    })
+    }
 }
 
 fn prometheus_at(url: String) -> prometheus::Prometheus {
@@ -217,8 +223,28 @@ fn an_error_of_the_server_is_a_failed_request_and_one_of_ours_is_trouble() {
     assert_eq!(get(down).unwrap().latency_seconds, Some(f64::INFINITY));
     let missing = web("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
     assert!(get(missing).unwrap_err().cause.contains("404"));
+    for busy in ["408 Request Timeout", "429 Too Many Requests"] {
+        let text = format!("HTTP/1.1 {busy}\r\nContent-Length: 0\r\n\r\n");
+        let seen = get(web(text.leak())).unwrap();
+        assert_eq!(seen.latency_seconds, Some(f64::INFINITY), "{busy}");
+    }
     let fine = web("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     assert!(get(fine).unwrap().latency_seconds.unwrap() < 1.0);
+}
+
+#[test]
+fn one_url_may_be_https_and_the_other_not() {
+    let fine = web("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let mut target = http::Http::new(http::Config {
+        status_url: Some(format!("https://127.0.0.1:{}/", server(babbles))),
+        tls: justitia_probe::Tls {
+            check: justitia_probe::tls::Check::Nothing,
+            ..justitia_probe::Tls::default()
+        },
+        ..http_config(format!("http://127.0.0.1:{fine}/"))
+    });
+    let trouble = target.measure().unwrap_err();
+    assert!(trouble.cause.starts_with("https://"), "{trouble}");
 }
 
 #[test]
@@ -239,4 +265,28 @@ fn a_prometheus_answer_becomes_the_value() {
     );
     let mut target = prometheus_at(format!("http://127.0.0.1:{port}/"));
     assert_eq!(target.measure().unwrap().value, Some(0.5));
+}
+
+#[test]
+fn a_prometheus_answer_of_nan_is_trouble_until_there_was_a_number_and_idle_from_then_on() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let port = server(move |mut stream| {
+        let mut block = [0; 4096];
+        while stream.read(&mut block).is_ok_and(|read| read > 0) {
+            let number = ["NaN", "0.5", "NaN"][asked.fetch_add(1, Ordering::SeqCst)];
+            let body = format!(
+                r#"{{"status":"success","data":{{"resultType":"scalar","result":[1,"{number}"]}}}}"#
+            );
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+            stream.write_all((head + &body).as_bytes()).unwrap();
+        }
+    });
+    let mut target = prometheus_at(format!("http://127.0.0.1:{port}/"));
+    let trouble = target.measure().unwrap_err();
+    assert!(trouble.cause.contains("NaN: no data"), "{trouble}");
+    let mut seen = || {
+        let seen = target.measure().unwrap();
+        (seen.value, seen.idle)
+    };
+    assert_eq!((seen(), seen()), ((Some(0.5), false), (None, true)));
 }

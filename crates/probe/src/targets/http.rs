@@ -1,8 +1,8 @@
 //! A URL, and nginx's counters.
 //!
 //! - Latency: that of a GET of the URL, including its body, on a connection that is kept. A status of 500 or
-//!   more is a failed request, so it is slower than any objective. A status of 400 to 499 means that the URL
-//!   is not suitable for a probe.
+//!   more, 408 (timeout) or 429 (too many requests) is a failed request, so it is slower than any objective.
+//!   Any other status of 400 to 499 means that the URL is not suitable for a probe.
 //! - With the URL of nginx's `stub_status`, throughput is the growth of its requests. Waiting is the number
 //!   of requests being read or answered beyond those that may be at once (without our own request).
 
@@ -26,7 +26,7 @@ const MOST_BYTES: u64 = 8 << 20;
 pub struct Config {
     /// The URL, `http://` or `https://`.
     pub url: String,
-    /// TLS, if the URL is `https://`.
+    /// TLS, for each URL that is `https://`.
     pub tls: Tls,
     /// URL of nginx's `stub_status`.
     pub status_url: Option<String>,
@@ -34,6 +34,13 @@ pub struct Config {
     pub parallel: f64,
     /// The probe's timeout.
     pub timeout: Duration,
+}
+
+impl Config {
+    /// True if one of the URLs is `https://`.
+    pub fn is_secure(&self) -> bool {
+        is_secure(&self.url) || self.status_url.as_deref().is_some_and(is_secure)
+    }
 }
 
 /// A web server.
@@ -46,7 +53,10 @@ pub struct Http {
 impl Http {
     pub fn new(config: Config) -> Http {
         Http {
-            client: HttpClient::new(config.tls.clone(), config.timeout),
+            client: HttpClient::new(
+                config.is_secure().then(|| config.tls.clone()),
+                config.timeout,
+            ),
             config,
             work: Rate::default(),
         }
@@ -55,13 +65,14 @@ impl Http {
 
 /// A client that accepts every status as an answer, and follows no redirects.
 pub(super) struct HttpClient {
-    tls: Tls,
+    /// `None`: every URL is `http://`.
+    tls: Option<Tls>,
     timeout: Duration,
     agent: Option<Agent>,
 }
 
 impl HttpClient {
-    pub(super) fn new(tls: Tls, timeout: Duration) -> HttpClient {
+    pub(super) fn new(tls: Option<Tls>, timeout: Duration) -> HttpClient {
         HttpClient {
             tls,
             timeout,
@@ -73,7 +84,7 @@ impl HttpClient {
     pub(super) fn get(&mut self, url: &str) -> Result<(u16, String), Trouble> {
         let agent = match self.agent.take() {
             Some(agent) => agent,
-            None => self.agent(is_secure(url))?,
+            None => self.agent()?,
         };
         let fetch = || -> Result<(u16, String), Error> {
             let mut response = agent.get(url).call()?;
@@ -87,19 +98,19 @@ impl HttpClient {
     }
 
     /// The note, with the checks of the server's certificate that are off.
-    pub(super) fn noted(&self, url: &str, note: Option<String>) -> Option<String> {
-        Tls::noted(Some(&self.tls).filter(|_| is_secure(url)), note)
+    pub(super) fn noted(&self, note: Option<String>) -> Option<String> {
+        Tls::noted(self.tls.as_ref(), note)
     }
 
-    fn agent(&self, secure: bool) -> Result<Agent, Trouble> {
+    fn agent(&self) -> Result<Agent, Trouble> {
         let mut config = Agent::config_builder()
             .timeout_global(Some(client_limit(self.timeout)))
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
             .user_agent("justitia-probe");
-        if secure {
-            config = config.tls_config(of_tls(&self.tls)?);
+        if let Some(tls) = &self.tls {
+            config = config.tls_config(of_tls(tls)?);
         }
         Ok(config.build().into())
     }
@@ -150,17 +161,17 @@ impl Target for Http {
     fn measure(&mut self) -> Result<Measurement, Trouble> {
         let url = &self.config.url;
         let ((status, _), seconds) = timed(|| self.client.get(url))?;
-        if (400..500).contains(&status) {
+        let failed = status >= 500 || [408, 429].contains(&status);
+        if status >= 400 && !failed {
             return Err(Trouble::failed(
                 format!("{url} answers {status}"),
                 "name a URL that needs no login, or present a certificate with --tls-cert",
             ));
         }
-        let failed = status >= 500;
         let note = failed.then(|| format!("status {status}"));
         let mut seen = Measurement {
             latency_seconds: Some(if failed { f64::INFINITY } else { seconds }),
-            note: self.client.noted(url, note),
+            note: self.client.noted(note),
             ..Measurement::default()
         };
         if let Some(url) = &self.config.status_url {

@@ -1,13 +1,14 @@
 //! An instant query to Prometheus (or a server with its API): one number, compared with thresholds.
 //!
-//! A query without a result, with several results, or with NaN has no number, so nothing is declared.
+//! A query without a result or with several has no number, so nothing is declared. NaN is what a ratio over a
+//! range without data gives: once there was a number, such a period is idle.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::http::HttpClient;
+use super::http::{is_secure, HttpClient};
 use super::Target;
 use crate::measure::Measurement;
 use crate::tls::Tls;
@@ -27,14 +28,18 @@ pub struct Config {
 pub struct Prometheus {
     url: String,
     client: HttpClient,
+    /// True once the result was a number, so that the query is right.
+    known: bool,
 }
 
 impl Prometheus {
     pub fn new(config: Config) -> Prometheus {
         let base = config.url.trim_end_matches('/');
+        let tls = is_secure(base).then_some(config.tls);
         Prometheus {
             url: format!("{base}/api/v1/query?query={}", encoded(&config.query)),
-            client: HttpClient::new(config.tls, config.timeout),
+            client: HttpClient::new(tls, config.timeout),
+            known: false,
         }
     }
 }
@@ -42,10 +47,18 @@ impl Prometheus {
 impl Target for Prometheus {
     fn measure(&mut self) -> Result<Measurement, Trouble> {
         let (status, text) = self.client.get(&self.url)?;
-        let value = answer(status, &text)?;
+        let value = Some(answer(status, &text)?).filter(|value| !value.is_nan());
+        self.known |= value.is_some();
+        if !self.known {
+            return Err(Trouble::failed(
+                "the result is NaN: no data in its range",
+                "check the query on the server's web page; the probe waits for a number",
+            ));
+        }
         Ok(Measurement {
-            value: Some(value),
-            note: self.client.noted(&self.url, None),
+            value,
+            idle: value.is_none(),
+            note: self.client.noted(None),
             ..Measurement::default()
         })
     }
@@ -101,7 +114,7 @@ fn answer(status: u16, text: &str) -> Result<f64, Trouble> {
             _ => &Value::Null,
         };
     let number = sample[1].as_str().and_then(|text| text.parse::<f64>().ok());
-    number.filter(|number| !number.is_nan()).ok_or_else(|| {
+    number.ok_or_else(|| {
         Trouble::failed(
             "the query has no number as its result",
             "ask for an instant vector of one series or a scalar",
@@ -132,7 +145,7 @@ mod tests {
         for (text, cause) in [
             (vector(""), "no result"),
             (vector(&format!("{series},{series}")), "2 results"),
-            (vector(r#"{"metric":{},"value":[1,"NaN"]}"#), "no number"),
+            (vector(r#"{"metric":{},"value":[1,"many"]}"#), "no number"),
             (
                 r#"{"status":"error","error":"parse error"}"#.to_owned(),
                 "parse error",
