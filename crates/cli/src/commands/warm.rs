@@ -4,7 +4,7 @@
 //! group that pays, its own or `--group`, and stops before that group holds more page cache than it is
 //! entitled to. That is the larger of the agent's present entitlement and the group's weighted share when
 //! everybody demands memory, or less if the group's own `memory.max` or `memory.high` leaves less. Pages that
-//! are already cached cost nothing, whoever is charged for them.
+//! are already cached cost nothing, whoever is charged for them, so they are read even then.
 //!
 //! It uses plain reads instead of `posix_fadvise`: they are no faster than the disk, and the pages are cached
 //! when they return. Units: bytes, seconds.
@@ -12,7 +12,7 @@
 mod files;
 
 use std::fs::File;
-use std::io::{ErrorKind, Read as _};
+use std::io::{self, ErrorKind, IoSliceMut, Read as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ use justitia_agent::{Error, Result};
 use justitia_cgroup::{Buffer, CgroupFs as _, Group, OwnGroup, RealFs, Want, Why};
 use justitia_policy::units::{Bytes, Limit};
 use justitia_report::status::{GroupStatus, Report};
+use rustix::io::{preadv2, ReadWriteFlags};
 use serde::Serialize;
 
 use crate::output;
@@ -158,7 +159,28 @@ fn held(group: &Group, buffer: &mut Buffer) -> Option<Bytes> {
     group.gauges(Want::MEMORY, buffer).ok()?.memory.file
 }
 
-/// Reads file after file until the group holds as much page cache as it may.
+/// Reads on in a file. In a group without room for a whole piece, it reads only what is cached; `None`: that is
+/// nothing, or it is not known.
+fn next_piece(
+    file: &mut File,
+    piece: &mut [u8],
+    held: Option<Bytes>,
+    most: Bytes,
+    before: Option<Bytes>,
+) -> io::Result<Option<usize>> {
+    match held {
+        Some(held) if held + Bytes(PIECE as u64) <= most => file.read(piece).map(Some),
+        // The kernel begins to read what such a read does not find, and fills holes at once: the group grows.
+        Some(held) if held <= most || Some(held) <= before => {
+            let slices = &mut [IoSliceMut::new(piece)];
+            // The offset is that of the file, which the read moves.
+            Ok(preadv2(file, slices, u64::MAX, ReadWriteFlags::NOWAIT).ok())
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Reads file after file until the group has no room for what is not cached yet.
 fn warm(found: &[files::Found], group: &Group, entitled: Bytes) -> Result<Warmed> {
     let mut buffer = Buffer::new();
     let most = below_limits(group, &mut buffer).map_or(entitled, |room| room.min(entitled));
@@ -180,18 +202,16 @@ fn warm(found: &[files::Found], group: &Group, entitled: Bytes) -> Result<Warmed
         // A file that grew meanwhile is read as far as it was found.
         let mut left = one.bytes;
         while left > 0 {
-            // If the group's page cache is unknown, it has no room.
-            let full =
-                held(group, &mut buffer).is_none_or(|held| held + Bytes(PIECE as u64) > most);
-            if full {
-                complete = false;
-                break 'files;
-            }
-            match file.read(&mut piece) {
-                Ok(0) => break,
-                Ok(bytes) => {
+            let held = held(group, &mut buffer);
+            match next_piece(&mut file, &mut piece, held, most, before) {
+                Ok(Some(0)) => break,
+                Ok(Some(bytes)) => {
                     read += bytes as u64;
                     left = left.saturating_sub(bytes as u64);
+                }
+                Ok(None) => {
+                    complete = false;
+                    break 'files;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(Error::io("read", &one.path, &error)),

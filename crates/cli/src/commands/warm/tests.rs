@@ -4,6 +4,14 @@ use super::*;
 use crate::commands::status::tests::example;
 use justitia_cgroup::{FakeFs, Fs};
 use std::fs;
+use std::path::Path;
+
+/// Removes a file from the page cache.
+fn evict(path: &Path) {
+    let file = File::open(path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+}
 
 fn bytes_of(found: &[files::Found]) -> Vec<u64> {
     found.iter().map(|file| file.bytes).collect()
@@ -65,6 +73,7 @@ fn reading_stops_before_the_group_holds_more_than_it_may() {
     let warmed = warm(&found, &group, Bytes::mib(64)).unwrap();
     assert!(warmed.complete && warmed.read_bytes == 3 << 20);
     assert!(words(&warmed).starts_with("3.0 MiB in 1 file read in "));
+    evict(&dir.path().join("a"));
     // The group holds as much as it may.
     fake.update("/app/db", |group| group.file = Bytes::mib(64));
     let warmed = warm(&found, &group, Bytes::mib(64)).unwrap();
@@ -77,6 +86,49 @@ fn reading_stops_before_the_group_holds_more_than_it_may() {
     });
     let warmed = warm(&found, &group, Bytes::mib(64)).unwrap();
     assert_eq!(warmed.entitled_bytes, 11 << 20);
+}
+
+#[test]
+fn a_full_group_reads_on_while_all_is_cached() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    fs::write(&path, vec![1; 3 << 20]).unwrap();
+    let mut piece = vec![0; PIECE];
+    let mut next = |held, before| {
+        let mut file = File::open(&path).unwrap();
+        next_piece(&mut file, &mut piece, held, Bytes::mib(64), before).unwrap()
+    };
+    let file = File::open(&path).unwrap();
+    let look = preadv2(
+        &file,
+        &mut [IoSliceMut::new(&mut [0])],
+        0,
+        ReadWriteFlags::NOWAIT,
+    );
+    if look == Err(rustix::io::Errno::OPNOTSUPP) {
+        // tmpfs cannot tell what is cached.
+        return;
+    }
+    let (full, more) = (Some(Bytes::mib(64)), Some(Bytes::mib(65)));
+    assert_eq!(next(full, full), Some(PIECE));
+    assert_eq!(next(more, more), Some(PIECE));
+    assert_eq!(
+        next(more, full),
+        None,
+        "the group grew beyond what it may hold"
+    );
+    assert_eq!(next(None, None), None, "its page cache is unknown");
+    evict(&path);
+    assert_eq!(next(full, full), None);
+
+    fs::write(&path, vec![1; 3 << 20]).unwrap();
+    let found = files::find(&[path]).unwrap();
+    let fake = FakeFs::new();
+    fake.mkdir("/app/db");
+    fake.update("/app/db", |group| group.file = Bytes::mib(64));
+    let fs: Fs = fake.clone();
+    let warmed = warm(&found, &fs.open("/app/db").unwrap(), Bytes::mib(64)).unwrap();
+    assert!(warmed.complete && warmed.read_bytes == 3 << 20);
 }
 
 #[test]
