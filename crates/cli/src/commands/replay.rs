@@ -139,7 +139,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<()> {
         Ok(true)
     })?;
     let Some((config, recorded)) = last else {
-        return Err(nothing_there(&args.file, args.from.or(args.to)));
+        return Err(nothing_there(&record, args.from.or(args.to)));
     };
     weights.named.check_used()?;
     more.check_used()?;
@@ -193,18 +193,25 @@ fn step_at(file: &Path, at_s: f64, options: Options<'_>, record: &mut Record) ->
         found = Some(step);
         Ok(false)
     })?;
-    found.ok_or_else(|| nothing_there(file, Some(at_s)))
+    found.ok_or_else(|| nothing_there(record, Some(at_s)))
 }
 
-fn nothing_there(file: &Path, wanted: Option<f64>) -> Error {
+fn nothing_there(record: &Record, wanted: Option<f64>) -> Error {
+    let file = &record.file;
+    let note = record.notes.last().map(|note| format!("; {note}"));
+    let note = note.unwrap_or_default();
     match wanted {
         Some(seconds) => Error::failed(
-            format!("{} holds no step there ({seconds} s)", file.display()),
+            format!("{file} holds no step there ({seconds} s){note}"),
             "times are seconds since its first step; without options the whole record is shown",
         ),
-        None => Error::failed(
-            format!("{} holds no step", file.display()),
+        None if note.is_empty() => Error::failed(
+            format!("{file} holds no step"),
             "record for longer than the interval",
+        ),
+        None => Error::failed(
+            format!("{file} holds no whole step{note}"),
+            "record again; a copy may be incomplete",
         ),
     }
 }

@@ -138,14 +138,18 @@ pub(super) fn summary_json(
     recorded: &Config,
     summary: &Summary,
 ) -> serde_json::Value {
-    let notes = record.notes.iter().map(ToString::to_string);
     let mut json = json!(summary);
-    json["file"] = json!(record.file);
-    json["sessions"] = json!(record.sessions);
     json["complete"] = json!(record.ended);
-    json["notes"] = notes.collect();
     json["config"] = json!(config);
     json["recorded_config"] = json!(recorded);
+    headed(json, record)
+}
+
+/// With the record's identity, and its damaged parts.
+fn headed(mut json: serde_json::Value, record: &Record) -> serde_json::Value {
+    json["file"] = json!(record.file);
+    json["sessions"] = json!(record.sessions);
+    json["notes"] = record.notes.iter().map(ToString::to_string).collect();
     json
 }
 
@@ -221,8 +225,7 @@ fn push_writes(text: &mut Page, step: &Step) {
 
 /// One step as JSON.
 pub(super) fn step_json(record: &Record, step: &Step) -> serde_json::Value {
-    json!({
-        "file": record.file,
+    let json = json!({
         "at_s": step.at_s,
         "at_unix_ms": step.tick.at_unix_ms,
         "count": step.tick.count,
@@ -233,7 +236,8 @@ pub(super) fn step_json(record: &Record, step: &Step) -> serde_json::Value {
         "snapshot": step.snapshot(),
         "plan": step.plan,
         "recorded_plan": step.tick.plan,
-    })
+    });
+    headed(json, record)
 }
 
 /// The record's identity, and its damaged parts.

@@ -102,6 +102,38 @@ fn a_step_is_the_first_at_or_after_its_time() {
 }
 
 #[test]
+fn a_step_tells_of_damage_in_json_as_in_text() {
+    let mut record = Record::default();
+    let step = step_at(&fixture(), 2.5, Options::as_recorded(), &mut record).unwrap();
+    record.notes.push(Note::Damaged {
+        offset: 40,
+        bytes: 7,
+    });
+    let json = render::step_json(&record, &step);
+    let note = json["notes"][0].as_str().unwrap();
+    let text = render::step(&record, &step, Screen::FILE).to_string();
+    assert!(text.contains(note), "{text}");
+    assert_eq!(json["sessions"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_record_without_a_whole_step_says_that_its_end_is_missing() {
+    let whole = std::fs::read(fixture()).unwrap();
+    for bytes in [40, 100] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &whole[..bytes]).unwrap();
+        let mut record = Record::default();
+        walk(file.path(), Options::as_recorded(), &mut record, |_| {
+            Ok(true)
+        })
+        .unwrap();
+        let error = nothing_there(&record, None);
+        assert!(error.cause.contains("are incomplete"), "{error}");
+        assert!(!error.remedy.contains("longer"), "{}", error.remedy);
+    }
+}
+
+#[test]
 fn a_weight_for_nobody_or_out_of_range_is_wrong_usage() {
     let unused = weights(&["nobody=5"]).named.check_used().unwrap_err();
     assert_eq!(unused.exit.code(), 2);
