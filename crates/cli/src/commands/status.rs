@@ -269,6 +269,7 @@ pub(crate) mod tests {
             tick_us: 2500,
             longest_tick_us: 5000,
             observer: Some("bpf".into()),
+            missed_events: None,
             writes_total: 12,
             pv: Some(0.12),
             share_error: None,
