@@ -15,7 +15,6 @@ pub mod protocol;
 pub mod registry;
 pub mod report;
 pub mod run;
-pub mod table;
 #[cfg(test)]
 mod tests;
 

@@ -21,7 +21,7 @@ use crate::gate_module;
 use crate::machine::{guest_modules, host_time, program, with_disk, Machine};
 use crate::policy::Policy;
 use crate::protocol::Job;
-use crate::{report, table};
+use crate::report;
 use justitia_machine::error::{LabError, OrCannot};
 use justitia_machine::vm::VmSpec;
 
@@ -122,7 +122,7 @@ impl Analysis for Document {
     }
 
     fn table(&self) -> String {
-        table::render(self)
+        report::text::render(self)
     }
 
     fn again(self: Box<Self>) -> Box<dyn Analysis> {

@@ -3,7 +3,8 @@
 
 use std::fmt::Write;
 
-use super::html::{escape, fixed, number, percent, with_range, Table};
+use super::html::{escape, fixed, percent};
+use super::table::{Cell, Table};
 use super::{databases_figures, page, tables};
 use crate::experiments::databases::analysis::Document;
 use crate::experiments::databases::paper::{self, Row};
@@ -15,11 +16,16 @@ pub fn render(document: &Document) -> String {
     let settings = &document.environment.settings.databases;
     let scenario = scenario::find(&document.experiment);
     let mut body = String::from("<h2>Transactions and satisfaction</h2>\n");
-    body.push_str(&transactions(document));
-    body.push_str(&satisfaction(document));
+    body.push_str(&transactions(document).html());
+    body.push_str(&satisfaction(document).html());
     body.push_str(&published(document));
+    body.push_str(&memory(document).html());
     body.push_str("<h2>Median rate in each phase</h2>\n");
-    body.push_str(&rates(document));
+    let (headings, rates) = rates(document);
+    body.push_str(&rates.html());
+    if document.experiment == "two-databases" {
+        body += &printed("The paper's Table IV", &headings, paper::TABLE_IV, 0);
+    }
     body.push_str(&databases_figures::over_time(document));
     body.push_str(&how_to_read(scenario.map_or("", |s| s.expected)));
     body.push_str(&environment(document));
@@ -50,44 +56,75 @@ fn title(document: &Document) -> String {
     )
 }
 
-/// Headings: the containers, and others after them.
+/// The end of the experiment on a terminal: the tables of the page with a column for each policy, and the
+/// troubles of its runs.
+pub fn text(document: &Document) -> String {
+    let mut text = format!(
+        "{} on Linux {}, phases of {} s\n",
+        document.experiment, document.kernel, document.environment.settings.databases.phase_s
+    );
+    let (_, rates) = rates(document);
+    for table in [
+        transactions(document),
+        satisfaction(document),
+        memory(document),
+        rates,
+    ] {
+        let _ = write!(text, "\n{}", table.transposed().text());
+    }
+    for (policy, result) in &document.policies {
+        for record in result.runs.iter().map(|run| &run.record) {
+            let left = record.knobs_left.len();
+            let left = (left > 0).then(|| format!("{left} knobs were left changed"));
+            for trouble in left.into_iter().chain(record.head.troubles()) {
+                let _ = writeln!(text, "{} run {}: {trouble}", policy.name(), record.head.run);
+            }
+        }
+    }
+    text
+}
+
+/// Headings: the containers, and others after them. A program beside the databases counts units of its own.
 fn headings(document: &Document, others: &[&str]) -> Vec<String> {
     let containers = &document.environment.settings.databases.containers;
-    let names = containers.iter().map(|c| c.name.as_str());
-    names.chain(others.iter().copied()).map(escape).collect()
+    let names = containers.iter().map(|c| match c.neighbor {
+        Some(_) => format!("{} (units)", c.name),
+        None => c.name.clone(),
+    });
+    names
+        .chain(others.iter().map(|&other| other.to_owned()))
+        .collect()
 }
 
 /// A table of rows with their names.
 fn table<'a>(
     caption: &str,
     headings: &[String],
-    rows: impl IntoIterator<Item = (&'a str, Vec<String>)>,
-) -> String {
+    rows: impl IntoIterator<Item = (&'a str, Vec<Cell>)>,
+) -> Table {
     let head = ["Policy"].into_iter();
-    let head: Vec<&str> = head.chain(headings.iter().map(String::as_str)).collect();
-    let mut table = Table::numbers(caption, &head);
-    for (name, mut cells) in rows {
-        cells.insert(0, name.to_owned());
-        table.row(cells);
+    let mut table = Table::new(caption, head.chain(headings.iter().map(String::as_str)));
+    for (name, cells) in rows {
+        table.row([name.into()].into_iter().chain(cells));
     }
-    table.render()
+    table
 }
 
 /// Our results in the form of table VI.
-fn transactions(document: &Document) -> String {
+fn transactions(document: &Document) -> Table {
     let base = document.policies.get(&Policy::Conventional);
     let base = base.map(|base| base.figures.transactions);
     let base = base.filter(|base| *base > 0.0);
     let rows = document.policies.iter().map(|(policy, result)| {
         let (figures, runs) = (&result.figures, result.runs.len());
         let containers = figures.containers.iter();
-        let mut row: Vec<String> = containers.map(|c| fixed(c.transactions, 0)).collect();
+        let mut row: Vec<Cell> = containers
+            .map(|c| fixed(c.transactions, 0).into())
+            .collect();
         let total = Some(figures.transactions);
-        row.push(with_range(total, result.transactions_range, 0, runs));
-        row.push(percent(
-            base.map(|base| figures.transactions / base - 1.0),
-            1,
-        ));
+        row.push(Cell::ranged(total, result.transactions_range, 0, runs));
+        let against = base.map(|base| figures.transactions / base - 1.0);
+        row.push(Cell::percent(against, 1));
         (policy.name(), row)
     });
     let headings = headings(document, &["Total", "Against no limits"]);
@@ -95,20 +132,29 @@ fn transactions(document: &Document) -> String {
 }
 
 /// Our results in the form of table VII.
-fn satisfaction(document: &Document) -> String {
+fn satisfaction(document: &Document) -> Table {
     let rows = document.policies.iter().map(|(policy, result)| {
         let containers = result.figures.containers.iter();
-        let mut row: Vec<String> = containers.map(|c| percent(c.satisfied, 0)).collect();
-        let mut all = percent(result.figures.satisfied, 0);
-        if let Some(range) = result.satisfied_range.filter(|_| result.runs.len() > 1) {
-            let [min, max] = [range.min, range.max].map(|part| percent(Some(part), 0));
-            let _ = write!(all, "<small>{min} to {max}</small>");
-        }
-        row.push(all);
+        let mut row: Vec<Cell> = containers.map(|c| Cell::percent(c.satisfied, 0)).collect();
+        let all = percent(result.figures.satisfied, 0);
+        let ends = result
+            .satisfied_range
+            .map(|range| [range.min, range.max].map(|part| percent(Some(part), 0)));
+        row.push(Cell::with_range(all, ends, result.runs.len()));
         (policy.name(), row)
     });
     let caption = "Fraction of time satisfied (green or yellow)";
     table(caption, &headings(document, &["All"]), rows)
+}
+
+fn memory(document: &Document) -> Table {
+    let rows = document.policies.iter().map(|(policy, result)| {
+        let figures = &result.figures;
+        let each = [figures.cache_mb, figures.others_mb, figures.free_mb];
+        (policy.name(), each.map(|mb| Cell::number(mb, 0)).to_vec())
+    });
+    let headings = ["Containers' page cache", "Page cache of the rest", "Free"].map(str::to_owned);
+    table("Memory, mean over the samples, MB", &headings, rows)
 }
 
 /// The paper's tables for the scenario.
@@ -125,25 +171,26 @@ fn published(document: &Document) -> String {
 
 fn printed(caption: &str, headings: &[String], rows: &[Row], digits: usize) -> String {
     let rows = rows.iter().map(|(policy, values)| {
-        let cells = values.iter().map(|value| fixed(*value, digits));
+        let cells = values.iter().map(|value| fixed(*value, digits).into());
         (policy.name(), cells.collect())
     });
-    table(caption, headings, rows)
+    table(caption, headings, rows).html()
 }
 
-/// Our results in the form of table IV, beside table IV.
-fn rates(document: &Document) -> String {
+/// Our results in the form of table IV, with its headings.
+fn rates(document: &Document) -> (Vec<String>, Table) {
     let settings = &document.environment.settings.databases;
-    let (mut headings, mut columns, mut offered) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut headings, mut columns) = (Vec::new(), Vec::new());
+    let (mut offered, mut objectives) = (Vec::new(), Vec::new());
     for (phase, name) in settings.phases.iter().enumerate() {
         for (index, container) in settings.containers.iter().enumerate() {
             if let Some(rate) = container.offered_tps[phase] {
-                headings.push(format!("{} {}", escape(name), escape(&container.name)));
+                headings.push(format!("{name} {}", container.name));
                 columns.push((phase, index));
-                offered.push(match container.neighbor {
-                    Some(_) => "–".to_owned(),
-                    None => rate.to_string(),
-                });
+                let counts = container.neighbor.is_none();
+                let known = |rate: u32| Cell::number(counts.then_some(rate.into()), 0);
+                offered.push(known(rate));
+                objectives.push(known(container.objective_tps));
             }
         }
     }
@@ -151,19 +198,13 @@ fn rates(document: &Document) -> String {
         let containers = &result.figures.containers;
         let cells = columns
             .iter()
-            .map(|&(phase, index)| number(containers[index].phases[phase].median_tps, 0));
+            .map(|&(phase, index)| Cell::number(containers[index].phases[phase].median_tps, 0));
         (policy.name(), cells.collect())
     });
+    let asked = [("offered", offered), ("objective", objectives)];
     let caption = "Median transactions per second, by phase and container";
-    let mut html = table(
-        caption,
-        &headings,
-        [("offered", offered)].into_iter().chain(ours),
-    );
-    if document.experiment == "two-databases" {
-        html += &printed("The paper's Table IV", &headings, paper::TABLE_IV, 0);
-    }
-    html
+    let table = table(caption, &headings, asked.into_iter().chain(ours));
+    (headings, table)
 }
 
 fn how_to_read(expected: &str) -> String {

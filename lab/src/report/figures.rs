@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::charts::{self, bars, highest, BarSeries, Layer};
 use super::html::{details, escape, fixed, legend_entry, number};
 use super::style::container_color;
-use super::tables::label;
+use super::table::Cell;
 use super::{representative, window_words};
 use crate::analysis::aggregate::Range;
 use crate::analysis::ideal;
@@ -267,7 +267,11 @@ pub fn page_cache(document: &Document) -> String {
             let _ = write!(tiles, "<figure>{svg}</figure>");
         }
         tiles.push_str("</div>");
-        html.push_str(&details(policy.runs_agent(), &label(policy), &tiles));
+        html.push_str(&details(
+            policy.runs_agent(),
+            &Cell::Policy(policy).html(),
+            &tiles,
+        ));
     }
     html
 }
@@ -282,7 +286,7 @@ pub fn residency(document: &Document) -> String {
         fixed(from_s, 0)
     );
     for (policy, run) in shown(document) {
-        let label = label(policy);
+        let label = Cell::Policy(policy).html();
         let _ = write!(html, "<h3>{label}</h3><div class=\"tiles\">");
         for (i, file) in run.record.files.iter().enumerate() {
             let looks = file.at_s.iter().zip(&file.resident_bytes);

@@ -1,9 +1,5 @@
-//! Small pieces of markup: escaping, numbers, tables. Everything except constants of this crate goes through
+//! Small pieces of markup: escaping, numbers. Everything except constants of this crate goes through
 //! [`escape`].
-
-use std::fmt::{Display, Write};
-
-use crate::analysis::aggregate::Range;
 
 /// Makes text safe between tags and inside double-quoted attributes. Control characters that HTML forbids
 /// become a replacement character.
@@ -54,104 +50,10 @@ pub fn percent(value: Option<f64>, digits: usize) -> String {
     )
 }
 
-/// A median with its range in small type, if there is a range to show.
-pub fn with_range(value: Option<f64>, range: Option<Range>, digits: usize, runs: usize) -> String {
-    let mut text = number(value, digits);
-    if let (Some(range), true) = (range, runs > 1) {
-        let _ = write!(
-            text,
-            "<small>{} to {}</small>",
-            fixed(range.min, digits),
-            fixed(range.max, digits)
-        );
-    }
-    text
-}
-
 /// Details under a summary, both markup.
 pub fn details(open: bool, summary: &str, content: &str) -> String {
     let open = if open { " open" } else { "" };
     format!("<details{open}><summary>{summary}</summary>{content}</details>\n")
-}
-
-/// A table. Cells are markup already; the first column is a row header, the others are numbers.
-#[derive(Debug, Default)]
-pub struct Table {
-    caption: String,
-    head: Vec<String>,
-    rows: Vec<Vec<String>>,
-    text: bool,
-}
-
-/// A column of a table: its heading, and the cell of an item, both markup.
-pub type Column<T> = (&'static str, fn(&T) -> String);
-
-impl Table {
-    /// A table with a row for each item.
-    pub fn of<T>(caption: &str, columns: &[Column<T>], items: impl IntoIterator<Item = T>) -> Self {
-        let head: Vec<&str> = columns.iter().map(|(heading, _)| *heading).collect();
-        let mut table = Self::numbers(caption, &head);
-        for item in items {
-            table.row(columns.iter().map(|(_, cell)| cell(&item)).collect());
-        }
-        table
-    }
-
-    /// A table of numbers under a caption, both markup.
-    pub fn numbers(caption: &str, head: &[&str]) -> Self {
-        let head = head.iter().map(|cell| (*cell).to_owned()).collect();
-        Self {
-            caption: caption.to_owned(),
-            head,
-            ..Self::default()
-        }
-    }
-
-    /// A table of names and values.
-    pub fn facts(caption: &str) -> Self {
-        Self {
-            caption: caption.to_owned(),
-            text: true,
-            ..Self::default()
-        }
-    }
-
-    /// Adds a row of cells, all markup.
-    pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
-    }
-
-    /// Adds a name and a value, both plain text.
-    pub fn fact(&mut self, name: &str, value: impl Display) {
-        self.rows
-            .push(vec![escape(name), escape(&value.to_string())]);
-    }
-
-    pub fn render(&self) -> String {
-        let class = if self.text { "facts" } else { "numbers" };
-        let mut html = format!(
-            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\"><table class=\"{class}\"><caption>{}</caption>",
-            self.caption, self.caption
-        );
-        if !self.head.is_empty() {
-            html.push_str("<thead><tr>");
-            for cell in &self.head {
-                let _ = write!(html, "<th scope=\"col\">{cell}</th>");
-            }
-            html.push_str("</tr></thead>");
-        }
-        html.push_str("<tbody>");
-        for row in &self.rows {
-            html.push_str("<tr>");
-            for (i, cell) in row.iter().enumerate() {
-                let tag = if i == 0 { "th scope=\"row\"" } else { "td" };
-                let _ = write!(html, "<{tag}>{cell}</{}>", &tag[..2]);
-            }
-            html.push_str("</tr>");
-        }
-        html.push_str("</tbody></table></div>\n");
-        html
-    }
 }
 
 #[cfg(test)]
@@ -173,15 +75,5 @@ mod tests {
         assert_eq!(fixed(-0.001, 2), "0.00");
         assert_eq!(fixed(-1.5, 1), "\u{2212}1.5");
         assert_eq!(percent(Some(0.123), 1), "12.3\u{a0}%");
-    }
-
-    #[test]
-    fn a_range_is_shown_only_over_several_runs() {
-        let range = Some(Range { min: 1.0, max: 2.0 });
-        assert_eq!(with_range(Some(1.5), range, 1, 1), "1.5");
-        assert_eq!(
-            with_range(Some(1.5), range, 1, 3),
-            "1.5<small>1.0 to 2.0</small>"
-        );
     }
 }

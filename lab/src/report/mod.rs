@@ -1,7 +1,8 @@
 //! report.html: one self-contained page from one analyzed document. Pure: text in, text out.
 //!
-//! [`html`] escapes and builds tables, [`plot`] and [`charts`] draw, [`style`] colors, [`figures`] and
-//! [`tables`] are the parts of the page. The page fetches nothing and runs no script.
+//! [`html`] escapes, [`mod@table`] builds tables, [`plot`] and [`charts`] draw, [`style`] colors, [`figures`] and
+//! [`tables`] are the parts of the page. The page fetches nothing and runs no script. [`text`] renders the same
+//! tables for a terminal.
 
 pub mod charts;
 pub mod databases;
@@ -12,7 +13,9 @@ pub mod phase_charts;
 pub mod phases;
 pub mod plot;
 pub mod style;
+pub mod table;
 pub mod tables;
+pub mod text;
 
 use crate::analysis::residency::FileFigures;
 use crate::analysis::result::{AnalyzedRun, PolicyResult};
@@ -21,6 +24,7 @@ use crate::experiments::{description, Measure};
 use crate::protocol::Policy;
 
 use html::{escape, fixed, number, percent};
+use table::Table;
 
 pub fn render(document: &Document) -> String {
     let settings = &document.environment.settings;
@@ -35,13 +39,13 @@ pub fn render(document: &Document) -> String {
     let mut body = String::new();
     if settings.measure == Measure::Residency {
         body.push_str(&figures::residency(document));
-        body.push_str(&tables::residency(document));
+        body.push_str(&tables::residency(document).html());
+    } else if has_responses(document) {
+        let note = phases::about_responses();
+        body += &format!("<h2>Step responses</h2>\n<p class=\"note\">{note}</p>\n");
+        body.extend(phases::responses(document).iter().map(Table::html));
     } else if settings.measure == Measure::Phases {
-        body.push_str(&if has_responses(document) {
-            phases::responses(document)
-        } else {
-            phases::table(document)
-        });
+        body += &format!("<h2>Phases</h2>\n{}", phases::table(document).html());
     } else {
         body.push_str(&figures::by_weight(document));
     }

@@ -1,55 +1,60 @@
 //! The phases of loads that time themselves, and the responses to an experiment's events: tables, and the
 //! headline.
 
-use super::html::{escape, fixed, number, percent, Column, Table};
+use super::html::{fixed, number, percent};
+use super::table::{Cell, Column, Table};
 use crate::analysis::figures::ContainerFigures;
 use crate::analysis::phases::PhaseFigures;
 use crate::analysis::responses::{EventFigures, Response, BAND};
+use crate::analysis::result::PolicyResult;
 use crate::analysis::weighted::Document;
 use crate::protocol::Policy;
 
 type Row<'a> = (Policy, &'a ContainerFigures, &'a PhaseFigures);
 
 /// Bandwidth and latencies of each container's phases, policy by policy.
-pub fn table(document: &Document) -> String {
+pub fn table(document: &Document) -> Table {
     let columns: [Column<Row>; 9] = [
-        ("Policy", |(policy, ..)| policy.name().to_owned()),
-        ("Container", |(_, container, _)| escape(&container.name)),
-        ("Phase", |(.., phase)| escape(&phase.name)),
-        ("Seconds", |(.., phase)| number(phase.seconds, 2)),
-        ("MB/s", |(.., phase)| number(phase.mb_per_s, 1)),
-        ("Operations", |(.., phase)| number(phase.ops, 0)),
-        ("p50 ms", |(.., phase)| number(phase.p50_ms, 2)),
-        ("p99 ms", |(.., phase)| number(phase.p99_ms, 2)),
-        ("Longest ms", |(.., phase)| number(phase.max_ms, 1)),
+        ("Policy", |(policy, ..)| policy.name().into()),
+        ("Container", |(_, container, _)| (&container.name).into()),
+        ("Phase", |(.., phase)| (&phase.name).into()),
+        ("Seconds", |(.., phase)| Cell::number(phase.seconds, 2)),
+        ("MB/s", |(.., phase)| Cell::number(phase.mb_per_s, 1)),
+        ("Operations", |(.., phase)| Cell::number(phase.ops, 0)),
+        ("p50 ms", |(.., phase)| Cell::number(phase.p50_ms, 2)),
+        ("p99 ms", |(.., phase)| Cell::number(phase.p99_ms, 2)),
+        ("Longest ms", |(.., phase)| Cell::number(phase.max_ms, 1)),
     ];
     let containers = document
         .in_order()
         .flat_map(|(policy, result)| result.figures.containers.iter().map(move |c| (policy, c)));
     let phases = containers.flat_map(|(policy, c)| c.phases.iter().map(move |p| (policy, c, p)));
-    let table = Table::of("Quiet and under pressure", &columns, phases);
-    format!("<h2>Phases</h2>\n{}", table.render())
+    Table::of("Quiet and under pressure", &columns, phases)
+}
+
+/// What the tables of responses say.
+pub fn about_responses() -> String {
+    let band = percent(Some(BAND), 0);
+    format!(
+        "Settled: seconds after the event from which on every window lies within {band} of the ideal, the \
+         share by weight of all bytes in that window. Overshoot: the greatest excess over the ideal once it \
+         was reached. Outside: part of the windows beyond {band} after the first one within. One value per run."
+    )
 }
 
 /// Settling time and overshoot of each group, event by event, policies side by side.
-pub fn responses(document: &Document) -> String {
-    let mut html = format!(
-        "<h2>Step responses</h2>\n<p class=\"note\">Settled: seconds after the event from which on every \
-         window lies within {} of the ideal, the share by weight of all bytes in that window. Overshoot: the \
-         greatest excess over the ideal once it was reached. Outside: part of the windows beyond {} after the \
-         first one within. One value per run.</p>\n",
-        percent(Some(BAND), 0),
-        percent(Some(BAND), 0),
-    );
-    for (policy, result) in document.in_order() {
-        for event in &result.responses {
-            html.push_str(&event_table(policy, event));
-        }
-    }
-    html
+pub fn responses(document: &Document) -> Vec<Table> {
+    let of = |(policy, result): (Policy, &PolicyResult)| {
+        let tables = result
+            .responses
+            .iter()
+            .map(move |event| event_table(policy, event));
+        tables.collect::<Vec<_>>()
+    };
+    document.in_order().flat_map(of).collect()
 }
 
-fn event_table(policy: Policy, event: &EventFigures) -> String {
+fn event_table(policy: Policy, event: &EventFigures) -> Table {
     let caption = format!(
         "{}: {} at {} s, windows of {} s until {} s",
         policy.name(),
@@ -59,28 +64,32 @@ fn event_table(policy: Policy, event: &EventFigures) -> String {
         fixed(event.until_s, 0)
     );
     let head = ["Container", "Weight", "Settled s", "Overshoot", "Outside"];
-    let mut table = Table::numbers(&caption, &head);
+    let mut table = Table::new(&caption, head);
     for container in &event.containers {
         let runs = |cell: fn(&Response) -> String| {
             let cells: Vec<String> = container.runs.iter().map(cell).collect();
-            cells.join(", ")
+            cells.join(", ").into()
         };
-        table.row(vec![
-            escape(&container.name),
-            container.weight.to_string(),
+        table.row([
+            (&container.name).into(),
+            container.weight.into(),
             runs(|run| settled(run.settled_s)),
             runs(|run| percent(run.overshoot, 0)),
             runs(|run| percent(run.outside, 0)),
         ]);
     }
-    table.row(vec![
-        "the worst".to_owned(),
-        String::new(),
-        settled(event.settled_s()),
-        percent(event.overshoot(), 0),
-        String::new(),
+    let (together, all) = event.settled();
+    let last_s = event.settled_s().map(|s| fixed(s, 0));
+    table.row([
+        "the worst".into(),
+        "".into(),
+        last_s
+            .unwrap_or_else(|| format!("{together} of {all} settled"))
+            .into(),
+        Cell::percent(event.overshoot(), 0),
+        "".into(),
     ]);
-    table.render()
+    table
 }
 
 fn settled(settled_s: Option<f64>) -> String {

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::html::{details, escape, number, percent, with_range, Column, Table};
+use super::html::{details, escape};
+use super::table::{Cell, Column, Table};
 use crate::analysis::aggregate::Range;
 use crate::analysis::document;
 use crate::analysis::figures::{ContainerFigures, Figures};
@@ -18,10 +19,10 @@ use crate::protocol::{KnobDifference, Lie, Lru, Policy, Volume};
 /// Policies side by side, and the notes on their validity.
 pub fn summary(document: &Document) -> String {
     let mut html = String::from("<h2>Summary</h2>\n");
-    html.push_str(&policies(document));
-    html.push_str(&apart(document));
+    html.push_str(&policies(document).html());
+    html.push_str(&apart(document).html());
     if document.environment.settings.measure == Measure::Window {
-        html.push_str(&details(false, "Whole run", &whole_run(document)));
+        html.push_str(&whole_run(document).folded(false, &"Whole run".into()));
     }
     let notes = notes(document);
     if !notes.is_empty() {
@@ -78,32 +79,27 @@ fn figures_table(
     ranged: &[Figure],
     others: &[Figure],
     of: fn(&PolicyResult) -> &Figures,
-) -> String {
+) -> Table {
     let figures = || ranged.iter().chain(others);
-    let mut head = vec!["Policy"];
-    head.extend(figures().map(|(heading, ..)| *heading));
-    let mut table = Table::numbers(caption, &head);
+    let headings = figures().map(|(heading, ..)| *heading);
+    let mut table = Table::new(caption, ["Policy"].into_iter().chain(headings));
     for (policy, result) in document.in_order() {
         let cells = figures().enumerate().map(|(i, (_, value, digits))| {
             let range = Range::of(result.runs.iter().map(|run| value(&run.figures)));
-            let runs = if i < ranged.len() {
-                result.runs.len()
-            } else {
-                1
-            };
-            with_range(value(of(result)), range, *digits, runs)
+            let range = range.filter(|_| i < ranged.len());
+            Cell::ranged(value(of(result)), range, *digits, result.runs.len())
         });
-        table.row([label(policy)].into_iter().chain(cells).collect());
+        table.row([Cell::Policy(policy)].into_iter().chain(cells));
     }
-    table.render()
+    table
 }
 
-fn policies(document: &Document) -> String {
+pub fn policies(document: &Document) -> Table {
     figures_table(document, "Policies", &SUMMARY, &LONGEST, |r| &r.figures)
 }
 
 /// Reads and writes separately; for a fixed job, which only reads, PV while all compete instead.
-fn apart(document: &Document) -> String {
+pub fn apart(document: &Document) -> Table {
     if document.environment.settings.measure == Measure::Completion {
         let figures = [&[WHILE_ALL_READ], &MOVED[..]].concat();
         let caption = "While all compete, and the device";
@@ -113,7 +109,7 @@ fn apart(document: &Document) -> String {
     figures_table(document, caption, &APART, &MOVED, |r| &r.figures)
 }
 
-fn whole_run(document: &Document) -> String {
+fn whole_run(document: &Document) -> Table {
     let caption = "The whole run, warm-up included";
     figures_table(document, caption, &[], &SUMMARY, |r| &r.whole_run)
 }
@@ -121,30 +117,22 @@ fn whole_run(document: &Document) -> String {
 type File<'a> = (Policy, &'a FileFigures);
 
 /// Residency of each watched file.
-pub fn residency(document: &Document) -> String {
+pub fn residency(document: &Document) -> Table {
     let columns: [Column<File>; 7] = [
-        ("Policy", |(policy, _)| label(*policy)),
-        ("File", |(_, file)| escape(&file.name)),
-        ("Size MB", |(_, file)| number(file.size_mb, 1)),
-        ("Before MB", |(_, file)| number(file.before_mb, 1)),
-        ("Least MB", |(_, file)| number(file.least_mb, 1)),
-        ("End MB", |(_, file)| number(file.end_mb, 1)),
+        ("Policy", |(policy, _)| Cell::Policy(*policy)),
+        ("File", |(_, file)| (&file.name).into()),
+        ("Size MB", |(_, file)| Cell::number(file.size_mb, 1)),
+        ("Before MB", |(_, file)| Cell::number(file.before_mb, 1)),
+        ("Least MB", |(_, file)| Cell::number(file.least_mb, 1)),
+        ("End MB", |(_, file)| Cell::number(file.end_mb, 1)),
         ("Least, part of file", |(_, file)| {
-            percent(file.least_part(), 0)
+            Cell::percent(file.least_part(), 0)
         }),
     ];
     let files = document
         .in_order()
         .flat_map(|(policy, result)| result.figures.files.iter().map(move |file| (policy, file)));
-    Table::of("Resident", &columns, files).render()
-}
-
-/// The name of a policy beside its color.
-pub(super) fn label(policy: Policy) -> String {
-    format!(
-        "<span class=\"swatch\" style=\"background:var(--{name})\"></span>{name}",
-        name = policy.name()
-    )
+    Table::of("Resident", &columns, files)
 }
 
 /// Every container under every policy.
@@ -154,9 +142,9 @@ pub fn containers(document: &Document) -> String {
     for (policy, result) in document.in_order() {
         let caption = format!("Containers under {}", policy.name());
         let containers = (0..result.figures.containers.len()).map(|i| (result, i));
-        let table = Table::of(&caption, &columns, containers).render();
         let open = policy.runs_agent() && policy != Policy::Observe;
-        html.push_str(&details(open, &label(policy), &table));
+        let table = Table::of(&caption, &columns, containers);
+        html.push_str(&table.folded(open, &Cell::Policy(policy)));
     }
     html
 }
@@ -169,48 +157,50 @@ fn of<'a>((result, place): &Container<'a>) -> &'a ContainerFigures {
 }
 
 /// A figure of a container with its range over the runs.
-fn ranged((result, place): &Container, figure: fn(&ContainerFigures) -> Option<f64>) -> String {
+fn ranged((result, place): &Container, figure: fn(&ContainerFigures) -> Option<f64>) -> Cell {
     let runs = result.runs.iter().map(|run| &run.figures.containers);
     let range = Range::of(runs.map(|containers| containers.get(*place).and_then(figure)));
     let value = figure(&result.figures.containers[*place]);
-    with_range(value, range, 2, result.runs.len())
+    Cell::ranged(value, range, 2, result.runs.len())
 }
 
 /// The columns of containers; a fixed job has its end instead of the page cache over time.
 fn columns<'a>(measure: Measure) -> Vec<Column<Container<'a>>> {
     let share: [Column<Container>; 9] = [
-        ("Container", |c| escape(&of(c).name)),
-        ("Weight", |c| of(c).weight.to_string()),
-        ("Ideal share", |c| percent(of(c).ideal_share, 1)),
-        ("Share", |c| percent(of(c).share, 1)),
-        ("Ideal ratio", |c| number(of(c).ideal_normalized, 2)),
+        ("Container", |c| (&of(c).name).into()),
+        ("Weight", |c| of(c).weight.into()),
+        ("Ideal share", |c| Cell::percent(of(c).ideal_share, 1)),
+        ("Share", |c| Cell::percent(of(c).share, 1)),
+        ("Ideal ratio", |c| Cell::number(of(c).ideal_normalized, 2)),
         ("Ratio", |c| ranged(c, |f| f.normalized)),
         ("MB/s", |c| ranged(c, |f| f.mb_per_s)),
-        ("Read MB/s", |c| number(of(c).read_mb_per_s, 2)),
-        ("Written MB/s", |c| number(of(c).write_mb_per_s, 2)),
+        ("Read MB/s", |c| Cell::number(of(c).read_mb_per_s, 2)),
+        ("Written MB/s", |c| Cell::number(of(c).write_mb_per_s, 2)),
     ];
     let middle: [Column<Container>; 2] = match measure {
         Measure::Completion => [
-            ("Resident MB", |c| number(of(c).resident_mb, 1)),
-            ("Done after s", |c| number(of(c).finished_at_s, 2)),
+            ("Resident MB", |c| Cell::number(of(c).resident_mb, 1)),
+            ("Done after s", |c| Cell::number(of(c).finished_at_s, 2)),
         ],
         _ => [
-            ("Cache MB", |c| number(of(c).page_cache_mb, 1)),
-            ("Low MB", |c| number(of(c).low_mb, 1)),
+            ("Cache MB", |c| Cell::number(of(c).page_cache_mb, 1)),
+            ("Low MB", |c| Cell::number(of(c).low_mb, 1)),
         ],
     };
     let latency: [Column<Container>; 5] = [
-        ("Hit ratio", |c| number(of(c).hit_ratio, 2)),
-        ("Mean latency ms", |c| number(of(c).mean_latency_ms, 2)),
-        ("Longest ms", |c| number(of(c).max_latency_ms, 0)),
+        ("Hit ratio", |c| Cell::number(of(c).hit_ratio, 2)),
+        ("Mean latency ms", |c| {
+            Cell::number(of(c).mean_latency_ms, 2)
+        }),
+        ("Longest ms", |c| Cell::number(of(c).max_latency_ms, 0)),
         ("Memory stall", |c| stall(of(c).memory_stall_percent)),
         ("I/O stall", |c| stall(of(c).io_stall_percent)),
     ];
     [&share[..], &middle, &latency].concat()
 }
 
-fn stall(stall_percent: Option<f64>) -> String {
-    percent(stall_percent.map(|p| p / 100.0), 1)
+fn stall(stall_percent: Option<f64>) -> Cell {
+    Cell::percent(stall_percent.map(|p| p / 100.0), 1)
 }
 
 type Row<'a> = (Policy, &'a PolicyResult);
@@ -222,52 +212,52 @@ fn most(result: &PolicyResult, value: fn(&RunRecord) -> Option<f64>) -> Option<f
 }
 
 /// The state of the knobs after the runs.
-fn knobs(result: &PolicyResult) -> String {
-    if result.knobs_restored {
-        return "<span class=\"good\">all as before</span>".to_owned();
-    }
-    let count = result.knob_differences.len();
-    format!("<span class=\"bad\">{count} differ</span>")
+fn knobs(result: &PolicyResult) -> Cell {
+    let text = match result.knob_differences.len() {
+        _ if result.knobs_restored => "all as before".to_owned(),
+        count => format!("{count} differ"),
+    };
+    Cell::Judged(result.knobs_restored, text)
 }
 
 /// Cost of the agent, and knobs that it did not restore.
 pub fn agent(document: &Document) -> String {
     let columns: [Column<Row>; 8] = [
-        ("Policy", |(policy, _)| label(*policy)),
+        ("Policy", |(policy, _)| Cell::Policy(*policy)),
         ("CPU, % of one core", |(_, r)| {
-            number(r.agent.and_then(|agent| agent.cpu_percent), 2)
+            Cell::number(r.agent.and_then(|agent| agent.cpu_percent), 2)
         }),
         ("Peak memory MB", |(_, r)| {
-            number(r.agent.map(|a| a.peak_rss_mb), 1)
+            Cell::number(r.agent.map(|a| a.peak_rss_mb), 1)
         }),
         ("Knobs after the run", |(_, r)| knobs(r)),
-        ("Boots repeated", |(_, r)| r.failed_boots().to_string()),
+        ("Boots repeated", |(_, r)| r.failed_boots().into()),
         ("Guest's CPUs busy", |(_, r)| {
-            percent(most(r, |run| run.guest_cpu_busy), 0)
+            Cell::percent(most(r, |run| run.guest_cpu_busy), 0)
         }),
         ("Host busy with others", |(_, r)| {
-            percent(most(r, |run| run.head.host_busy_with_others), 0)
+            Cell::percent(most(r, |run| run.head.host_busy_with_others), 0)
         }),
         ("Host speed", |(_, r)| {
             let speeds = r.runs.iter().filter_map(|run| run.record.head.host_speed);
-            number(speeds.reduce(f64::min), 0)
+            Cell::number(speeds.reduce(f64::min), 0)
         }),
     ];
     let changed: [Column<&KnobDifference>; 3] = [
-        ("Knob", |knob| escape(&knob.knob)),
+        ("Knob", |knob| (&knob.knob).into()),
         ("Before", |knob| {
-            escape(knob.before.as_deref().unwrap_or("not there"))
+            knob.before.as_deref().unwrap_or("not there").into()
         }),
         ("After", |knob| {
-            escape(knob.after.as_deref().unwrap_or("not there"))
+            knob.after.as_deref().unwrap_or("not there").into()
         }),
     ];
     let table = Table::of("Agent", &columns, document.in_order());
-    let mut html = format!("<h2>Agent and knobs</h2>\n{}", table.render());
+    let mut html = format!("<h2>Agent and knobs</h2>\n{}", table.html());
     for (policy, result) in document.in_order() {
         if !result.knob_differences.is_empty() {
             let caption = format!("Left changed by {}", policy.name());
-            html.push_str(&Table::of(&caption, &changed, &result.knob_differences).render());
+            html.push_str(&Table::of(&caption, &changed, &result.knob_differences).html());
         }
         let log = super::representative(result).map_or("", |run| run.record.head.agent_log.trim());
         if !log.is_empty() {
@@ -355,7 +345,7 @@ pub fn reproduced<S, R>(document: &document::Document<S, R>, facts: &Table) -> S
         "<h2>Environment</h2>\n{}<h3>The command that made it</h3>\n<pre>{}</pre>\n\
          <p class=\"note\">result.json beside this page holds the raw series; \
          <code>justitia lab report DIR</code> analyzes them again.</p>\n",
-        facts.render(),
+        facts.html(),
         escape(&document.environment.command)
     )
 }

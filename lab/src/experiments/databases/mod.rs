@@ -22,7 +22,7 @@ use crate::machine::{guest_modules, host_time, program, with_disk, Machine};
 use crate::policy::Policy;
 use crate::protocol::databases::PrepareJob;
 use crate::protocol::Job;
-use crate::{report, table};
+use crate::report;
 use analysis::{figures, Databases, Document, Environment};
 use justitia_machine::error::LabError;
 use justitia_machine::vm::{DataDisk, VmSpec};
@@ -107,7 +107,12 @@ impl Compared for Databases {
         format!(
             "{:.0} transactions, satisfied {}",
             figures.transactions,
-            table::databases::percent(figures.satisfied)
+            figures
+                .satisfied
+                .map_or("unknown".to_owned(), |part| format!(
+                    "{:.0} %",
+                    part * 100.0
+                ))
         )
     }
 
@@ -129,7 +134,7 @@ impl Analysis for Document {
     }
 
     fn table(&self) -> String {
-        table::databases::render(self)
+        report::databases::text(self)
     }
 
     fn again(self: Box<Self>) -> Box<dyn Analysis> {

@@ -7,13 +7,13 @@
 //! the latter and is reported separately.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::experiment::Analysis;
 use crate::protocol::{Observing, OverheadLoad, OverheadReport, ProgramCost, Window};
+use crate::report::table::{Cell, Column, Table};
 
 /// Two-sided 95 % quantiles of Student's distribution for 1 to 30 degrees of freedom.
 const T95: [f64; 30] = [
@@ -137,54 +137,41 @@ impl Analysis for Document {
     }
 
     fn table(&self) -> String {
-        let mut text = format!("what observing costs on Linux {}, percent\n\n", self.kernel);
-        let _ = writeln!(
-            text,
-            "{:<12}{:<18}{:>28}{:>28}{:>7}",
-            "load", "compared", "operations a second", "CPU for an operation", "pairs"
-        );
-        for c in &self.comparisons {
-            let pairs = c.throughput.map_or(0, |d| d.pairs);
-            let _ = writeln!(
-                text,
-                "{:<12}{:<18}{:>28}{:>28}{pairs:>7}",
-                c.load.name(),
-                format!("{} - {}", c.of.name(), c.against.name()),
-                interval(c.throughput),
-                interval(c.cpu_per_op),
-            );
-        }
-        let _ = writeln!(text, "\nthe agent itself");
-        for a in &self.agents {
-            let known = |value: Option<f64>, unit: &str| {
-                value.map_or_else(|| "unknown".to_owned(), |v| format!("{v:.2} {unit}"))
-            };
-            let _ = writeln!(
-                text,
-                "{:<12}{:<18}{:>28}{:>28}",
-                a.load.name(),
-                a.observing.name(),
-                known(a.cpu_percent, "% of a core"),
-                known(a.peak_rss_mb, "MB at most"),
-            );
-        }
-        let _ = writeln!(
-            text,
-            "\n{:<12}{:<18}{:>14}{:>14}{:>24}",
-            "load", "program", "runs per op", "ns per run", "% of the load's CPU"
-        );
-        for p in &self.programs {
-            let _ = writeln!(
-                text,
-                "{:<12}{:<18}{:>14.2}{:>14.0}{:>24.2}",
-                p.load.name(),
-                p.name,
-                p.runs as f64 / p.ops.max(1) as f64,
-                p.ns as f64 / p.runs as f64,
-                p.ns as f64 / (p.cpu_us * 10.0),
-            );
-        }
-        text
+        let compared: [Column<&Comparison>; 5] = [
+            ("load", |c| c.load.name().into()),
+            ("compared", |c| {
+                format!("{} - {}", c.of.name(), c.against.name()).into()
+            }),
+            ("operations a second", |c| interval(c.throughput)),
+            ("CPU for an operation", |c| interval(c.cpu_per_op)),
+            ("pairs", |c| c.throughput.map_or(0, |d| d.pairs).into()),
+        ];
+        let agents: [Column<&AgentCost>; 4] = [
+            ("load", |a| a.load.name().into()),
+            ("observing", |a| a.observing.name().into()),
+            ("% of a core", |a| Cell::number(a.cpu_percent, 2)),
+            ("MB at most", |a| Cell::number(a.peak_rss_mb, 2)),
+        ];
+        let programs: [Column<&ProgramCost>; 5] = [
+            ("load", |p| p.load.name().into()),
+            ("program", |p| (&p.name).into()),
+            ("runs per op", |p| {
+                format!("{:.2}", p.runs as f64 / p.ops.max(1) as f64).into()
+            }),
+            ("ns per run", |p| {
+                format!("{:.0}", p.ns as f64 / p.runs as f64).into()
+            }),
+            ("% of the load's CPU", |p| {
+                format!("{:.2}", p.ns as f64 / (p.cpu_us * 10.0)).into()
+            }),
+        ];
+        let title = format!("what observing costs on Linux {}, percent", self.kernel);
+        let tables = [
+            Table::of(&title, &compared, &self.comparisons),
+            Table::of("the agent itself", &agents, &self.agents),
+            Table::of("its programs", &programs, &self.programs),
+        ];
+        tables.map(|table| table.text()).join("\n")
     }
 }
 
@@ -199,11 +186,9 @@ impl Window {
     }
 }
 
-fn interval(difference: Option<Difference>) -> String {
-    difference.map_or_else(
-        || "unknown".to_owned(),
-        |d| format!("{:+.2} ({:+.2} to {:+.2})", d.mean, d.low, d.high),
-    )
+fn interval(difference: Option<Difference>) -> Cell {
+    let words = |d: Difference| format!("{:+.2} ({:+.2} to {:+.2})", d.mean, d.low, d.high);
+    difference.map_or_else(|| "unknown".into(), |d| words(d).into())
 }
 
 fn windows_of(

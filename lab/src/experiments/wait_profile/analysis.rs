@@ -13,6 +13,7 @@ use super::classify::{classify, known_by, Class, Reason};
 use crate::analysis::record::RunRecord;
 use crate::experiment::Analysis;
 use crate::protocol::{Place, WaitProfile};
+use crate::report::table::{Cell, Table};
 
 /// Maximum number of functions that the table shows for an unnamed wait.
 const SHOWN: usize = 6;
@@ -162,36 +163,39 @@ impl Analysis for Document {
     }
 
     fn table(&self) -> String {
-        let mut text = format!(
-            "where the load waited on Linux {}, {:.0} s of {} tasks\n\n{:<34}{:>15}{:>10}{:>12}\n",
-            self.kernel, self.seconds, self.tasks, "reason", "thread-seconds", "share", "times"
+        let spent = |s: f64| Cell::from(format!("{s:.3}"));
+        let title = format!(
+            "where the load waited on Linux {}, {:.0} s of {} tasks",
+            self.kernel, self.seconds, self.tasks
         );
+        let mut table = Table::new(&title, ["reason", "thread-seconds", "share", "times"]);
         for waited in &self.reasons {
-            let spent = waited.seconds.map(|s| format!("{s:.3}"));
             let share = waited.share.map(|share| format!("{:.2} %", share * 100.0));
-            let [spent, share] = [spent, share].map(|cell| cell.unwrap_or("unknown".to_owned()));
-            let (name, times) = (waited.reason.name(), waited.times);
-            let _ = writeln!(text, "{name:<34}{spent:>15}{share:>10}{times:>12}");
+            table.row([
+                waited.reason.name().into(),
+                waited.seconds.map_or("unknown".into(), spent),
+                share.unwrap_or("unknown".to_owned()).into(),
+                waited.times.into(),
+            ]);
             if matches!(waited.reason, Reason::Else | Reason::OtherSpinlock) {
                 let shown = waited.functions.iter().filter(|f| f.seconds >= LEAST_S);
                 for function in shown.take(SHOWN) {
-                    amount(&mut text, &format!("  {}", function.name), function.seconds);
+                    table.row([
+                        format!("  {}", function.name).into(),
+                        spent(function.seconds),
+                    ]);
                 }
             }
         }
-        let (waiting, waiting_s) = ("all waiting", self.waiting_s);
-        let _ = writeln!(text, "{waiting:<34}{waiting_s:>15.3}{:>10}\n", "100 %");
-        amount(&mut text, "on a CPU, spinning in it", self.running_s);
-        amount(&mut text, "asleep by their own choice", self.resting_s);
+        table.row(["all waiting".into(), spent(self.waiting_s), "100 %".into()]);
+        table.row(["on a CPU, spinning in it".into(), spent(self.running_s)]);
+        table.row(["asleep by their own choice".into(), spent(self.resting_s)]);
+        let mut text = table.text();
         if let Some(accounted) = self.accounted {
-            let _ = writeln!(text, "{:<34}{:>13.2} %", "accounted for", accounted * 100.0);
+            let _ = writeln!(text, "\naccounted for: {:.2} %", accounted * 100.0);
         }
         if let Some(total) = self.total_mb_per_s {
-            let _ = writeln!(
-                text,
-                "{:<34}{total:>10.1} MB/s",
-                "reads and writes of the load"
-            );
+            let _ = writeln!(text, "reads and writes of the load: {total:.1} MB/s");
         }
         if let Some(why) = &self.no_spinning {
             let _ = writeln!(text, "spinning was not traced: {why}");
@@ -201,10 +205,6 @@ impl Analysis for Document {
         }
         text
     }
-}
-
-fn amount(text: &mut String, name: &str, spent_s: f64) {
-    let _ = writeln!(text, "{name:<34}{spent_s:>15.3}");
 }
 
 /// Totals of the places of one class.
@@ -325,11 +325,8 @@ mod tests {
     fn the_table_names_what_no_rule_does_and_its_columns_align() {
         let table = analyzed(None).table();
         assert!(table.contains("  somewhere_new"), "{table}");
-        let ends: Vec<usize> = table
-            .lines()
-            .filter(|line| line.ends_with("         10") || line.ends_with("          0"))
-            .map(str::len)
-            .collect();
+        let times = |line: &&str| line.ends_with("     10") || line.ends_with("      0");
+        let ends: Vec<usize> = table.lines().filter(times).map(str::len).collect();
         assert_eq!(ends.len(), Reason::all().count(), "{table}");
         assert!(ends.windows(2).all(|pair| pair[0] == pair[1]), "{table}");
     }
