@@ -19,26 +19,19 @@ const MAX_MEMORY_BYTES: u64 = 1 << 40;
 /// The shared part of the settings in result.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choices {
-    /// Series of the stock kernel.
     pub kernel_series: Series,
     /// In the order of the runs.
     pub policies: Vec<Policy>,
     pub memory_bytes: u64,
     pub cpus: u32,
-    /// Bandwidth of the data disk.
     pub disk_mb_per_s: u32,
     #[serde(default)]
     pub clock: Clock,
     pub lru: Lru,
-    /// Block scheduler of the data disk.
     pub scheduler: Scheduler,
-    /// Volume between disk and file system.
     pub volume: Option<Volume>,
-    /// Number of runs of each policy.
     pub runs: u32,
-    /// Seed of the first run.
     pub seed: u64,
-    /// Extra arguments of the agent.
     pub agent_args: Vec<String>,
     /// Lines of the agent's configuration, ahead of the policy's own.
     #[serde(default)]

@@ -44,7 +44,6 @@ pub trait Compared: Clone + Serialize + 'static {
     ) -> Box<dyn Analysis>;
 }
 
-/// A comparison in progress.
 pub struct Comparison<S: Compared> {
     environment: Environment<S>,
     records: BTreeMap<Policy, Vec<S::Record>>,

@@ -38,7 +38,6 @@ pub trait Experiment: Sync {
     fn name(&self) -> &'static str;
     /// The finding that the experiment is to show, one line.
     fn claim(&self) -> &'static str;
-    /// Default policies.
     fn policies(&self) -> &'static [Policy];
     /// Supported options of the load and of the agent, without their dashes.
     fn options(&self) -> Vec<&'static str>;
@@ -55,7 +54,6 @@ pub trait Experiment: Sync {
 }
 
 pub trait Plan {
-    /// In order.
     fn boots(&self) -> Vec<Boot>;
     /// The machine of its boots; also makes its prerequisites. `out`: the experiment's directory.
     ///
@@ -73,16 +71,13 @@ pub trait Plan {
 
 #[derive(Debug)]
 pub struct Boot {
-    /// Shown while it runs.
     pub name: String,
     /// Path of its console log, below the experiment's directory.
     pub console: PathBuf,
     pub job: Job,
 }
 
-/// The outcome of an experiment.
 pub trait Analysis {
-    /// Name of its record.
     fn file(&self) -> &'static str {
         RESULT
     }

@@ -33,13 +33,9 @@ pub trait Guest {
 pub struct Answer {
     /// The guest's report, in JSON.
     pub report: Vec<u8>,
-    /// Boots that failed before this one.
     pub failed_boots: u32,
-    /// The host during the boot.
     pub host: HostSeen,
-    /// Facts about the virtual machine.
     pub machine: BTreeMap<String, String>,
-    /// Path of the guest's console log.
     pub console: PathBuf,
 }
 

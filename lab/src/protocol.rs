@@ -48,21 +48,17 @@ pub enum Job {
     PrepareDatabases(PrepareJob),
 }
 
-/// The work of one boot of a guest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuestJob {
-    /// The policy in force during the measured phase.
     pub policy: Policy,
     /// In the order of the report.
     pub containers: Vec<ContainerJob>,
     /// Weights of groups below `/app` that contain others; `None`: the sum of the weights below them.
     pub group_weights: Option<Vec<(String, u32)>>,
-    /// Seconds of the measured phase.
     pub seconds: u32,
     /// The kernel's reclaim: classic or multi-generational LRU.
     pub lru: Lru,
-    /// The block scheduler of the data disk.
     pub scheduler: Scheduler,
     /// The memory disk that the guest creates; `None`: it uses the attached disk.
     pub memory_disk: Option<MemoryDisk>,
@@ -77,7 +73,6 @@ pub struct GuestJob {
     /// Kills the agent with SIGKILL after this many measured seconds and restarts it one second later (the
     /// crash experiment); `None`: no kill.
     pub kill_agent_at_s: Option<u32>,
-    /// Activity around the containers.
     pub surroundings: Surroundings,
     /// Profiles where tasks wait in the second half of the measured phase.
     pub profile_waits: bool,

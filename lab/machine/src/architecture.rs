@@ -1,6 +1,5 @@
 //! The processors that a guest can have, and the name of each in Debian, QEMU and the kernel.
 
-/// A Debian architecture.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Architecture {
     #[default]

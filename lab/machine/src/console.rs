@@ -18,10 +18,8 @@ use crate::tools::first_complaint;
 /// Time for a guest that panicked to print where; then it is ended.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// Interval at which the deadline is checked.
 const POLL: Duration = Duration::from_millis(100);
 
-/// The end of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
     /// QEMU exited on its own without an error.

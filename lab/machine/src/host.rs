@@ -20,7 +20,6 @@ use rustix::time::{clock_gettime, ClockId};
 /// Interval of speed measurements. A piece of work of some tenths of a millisecond then takes about a
 /// thousandth of a CPU.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Steps of the piece of work.
 const STEPS: u32 = 200_000;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -12,7 +12,6 @@ use crate::error::{LabError, OrCannot};
 use crate::kernels::Kernel;
 use crate::tools;
 
-/// A module ready to be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
     /// Name with underscores, as `lsmod` shows it.

@@ -30,7 +30,6 @@ use crate::tools;
 pub const SERIAL_ROOT: &str = "root";
 /// Serial of the tools disk, mounted on `/opt/lab` by the guest's init.
 pub const SERIAL_TOOLS: &str = "tools";
-/// Serial of the job disk.
 pub const SERIAL_JOB: &str = "job";
 /// Serial of the empty, throttled data disk.
 pub const SERIAL_DATA: &str = "data";
@@ -40,7 +39,6 @@ const REMEDY: &str = "reinstall QEMU's packages";
 /// Execution of the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accelerator {
-    /// By the processor.
     Kvm,
     /// By software, one host thread per virtual CPU.
     Tcg,
@@ -56,10 +54,8 @@ impl Accelerator {
     }
 }
 
-/// A disk of the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disk {
-    /// Raw image on the host.
     pub path: PathBuf,
     /// Serial the guest sees; also the name of the drive.
     pub serial: &'static str,
@@ -96,22 +92,17 @@ impl Disk {
     }
 }
 
-/// The inputs of the command line.
 #[derive(Debug, Clone)]
 pub struct Machine {
     pub architecture: Architecture,
     pub accelerator: Accelerator,
-    /// Major version of QEMU.
     pub qemu_major: u32,
     /// Guest memory in bytes, rounded down to mebibytes.
     pub memory_bytes: u64,
-    /// Virtual CPUs.
     pub cpus: u32,
-    /// The kernel image.
     pub kernel: PathBuf,
     /// Disks, in order of attachment.
     pub disks: Vec<Disk>,
-    /// Additional words for the kernel command line.
     pub cmdline: Vec<String>,
     /// The guest often patches its kernel's text: it attaches and detaches BPF programs.
     pub patches_text: bool,
@@ -122,7 +113,6 @@ pub struct Machine {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
-    /// From the host.
     #[default]
     Host,
     /// Each instruction advances the time by a fixed amount, all CPUs of the guest in turn. The cost of a

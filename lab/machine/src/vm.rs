@@ -40,18 +40,14 @@ const INIT_IS_UP: &str = "lab-init: up";
 /// A guest that does not reach its init on KVM within this time does not run on KVM.
 const KVM_PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The machine to boot.
 #[derive(Debug, Clone)]
 pub struct VmSpec {
     pub architecture: Architecture,
     pub kernel: Wanted,
-    /// Guest memory in bytes.
     pub memory_bytes: u64,
-    /// Virtual CPUs.
     pub cpus: u32,
     /// Limit of the data disk, reads and writes together, in 10^6 bytes per second.
     pub disk_mbps: Option<u32>,
-    /// Limit of the data disk in requests per second.
     pub disk_iops: Option<u32>,
     /// Size of the empty data disk in bytes; 0 for none.
     pub data_bytes: u64,
@@ -61,17 +57,13 @@ pub struct VmSpec {
     pub binaries: Vec<PathBuf>,
     /// Kernel modules put into `/opt/lab/modules`, with their dependencies.
     pub modules: Vec<String>,
-    /// The Debian release of the root.
     pub release: &'static str,
     /// Debian packages in the root besides [`image::BASE_PACKAGES`].
     pub extra_packages: Vec<String>,
     /// Limit for the whole boot, from power-on to power-off.
     pub timeout: Duration,
-    /// Path of the console log.
     pub console_log: PathBuf,
-    /// Additional words for the kernel command line.
     pub cmdline: Vec<String>,
-    /// See [`Machine::patches_text`].
     pub patches_text: bool,
     pub clock: Clock,
 }

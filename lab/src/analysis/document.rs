@@ -18,9 +18,7 @@ pub struct Document<S, R> {
     pub experiment: String,
     /// `uname -r` of the guest.
     pub kernel: String,
-    /// Everything needed to reproduce the result.
     pub environment: Environment<S>,
-    /// Figures and record of each policy.
     pub policies: BTreeMap<Policy, R>,
     /// Effects of a hostile tenant on the others.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,14 +27,12 @@ pub struct Document<S, R> {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Environment<S> {
-    /// The command that produced it.
     pub command: String,
     pub justitia_version: String,
     /// End of the experiment, seconds since 1970.
     pub recorded_at_s: u64,
     /// Facts that the guest read back.
     pub guest: BTreeMap<String, String>,
-    /// Facts about the virtual machine.
     pub machine: BTreeMap<String, String>,
     /// Every choice, with its default resolved.
     #[serde(flatten)]

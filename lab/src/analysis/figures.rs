@@ -12,9 +12,7 @@ pub struct Figures {
     pub containers: Vec<ContainerFigures>,
     /// Proportionality variation of all bytes; 0 is perfect.
     pub pv: Option<f64>,
-    /// The same for bytes read.
     pub pv_reads: Option<f64>,
-    /// The same for bytes written.
     pub pv_writes: Option<f64>,
     /// PV until the first fixed job was done (reread); null if that took less than three seconds.
     pub pv_while_all_work: Option<f64>,
@@ -26,17 +24,13 @@ pub struct Figures {
     pub total_mb_per_s: Option<f64>,
     pub read_mb_per_s: Option<f64>,
     pub write_mb_per_s: Option<f64>,
-    /// Bytes read from the device.
     pub device_read_mb_per_s: Option<f64>,
-    /// Bytes written to the device.
     pub device_write_mb_per_s: Option<f64>,
     /// Estimate: 1 - device reads / application reads, not below 0. Readahead counts as misses.
     pub hit_ratio: Option<f64>,
-    /// Mean latency of an operation.
     pub mean_latency_ms: Option<f64>,
     /// Operations over two seconds, in the whole run.
     pub slow_ops: Option<f64>,
-    /// Longest operation in the whole run.
     pub max_latency_ms: Option<f64>,
     /// Residency of the watched files (sharing).
     #[serde(default)]
@@ -49,23 +43,18 @@ pub struct ContainerFigures {
     pub weight: u32,
     /// Share that it is entitled to, 0 to 1.
     pub ideal_share: Option<f64>,
-    /// Share that it got.
     pub share: Option<f64>,
     /// Entitled bandwidth over that of the lowest-weighted container.
     pub ideal_normalized: Option<f64>,
     /// Bandwidth over that of the lowest-weighted container.
     pub normalized: Option<f64>,
-    /// Bytes read and written.
     pub mb_per_s: Option<f64>,
     pub read_mb_per_s: Option<f64>,
     pub write_mb_per_s: Option<f64>,
-    /// See [`Figures::hit_ratio`].
     pub hit_ratio: Option<f64>,
-    /// Mean latency of an operation.
     pub mean_latency_ms: Option<f64>,
     /// Operations over two seconds, in the whole run.
     pub slow_ops: Option<f64>,
-    /// Longest operation in the whole run.
     pub max_latency_ms: Option<f64>,
     /// Page cache at the start of the window (reread: what survived the polluter).
     pub resident_mb: Option<f64>,

@@ -10,7 +10,6 @@ use crate::experiments::hostile::AGENT_MEMORY_MAX;
 use crate::experiments::settings::Settings;
 use crate::protocol::{Policy, TenantReport};
 
-/// The figures over all runs under `hostile`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostileFigures {
     /// Per honest container; null if the control was not run.
@@ -94,7 +93,6 @@ pub fn figures(
     })
 }
 
-/// The same as text.
 pub fn lines(figures: &HostileFigures) -> Vec<String> {
     let percent = |ratio: Option<f64>| {
         ratio.map_or("unknown".to_owned(), |r| {

@@ -28,7 +28,6 @@ pub struct RunRecord {
     /// Residency of the watched files (sharing).
     #[serde(default)]
     pub files: Vec<FileSeries>,
-    /// Observations around a tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<TenantReport>,
     /// Places where tasks waited; `None` unless the job requested them.

@@ -5,28 +5,23 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A file's residency over time, by column.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileSeries {
     /// Name: `shared file`, or the container whose own file it is.
     pub name: String,
     pub bytes: u64,
     pub at_s: Vec<f64>,
-    /// Bytes in the page cache.
     pub resident_bytes: Vec<Option<u64>>,
 }
 
-/// The residency of one file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileFigures {
-    /// See [`FileSeries`].
     pub name: String,
     pub size_mb: Option<f64>,
     /// Resident before the pollution.
     pub before_mb: Option<f64>,
     /// Least resident after it began.
     pub least_mb: Option<f64>,
-    /// Resident at the end.
     pub end_mb: Option<f64>,
 }
 

@@ -35,9 +35,7 @@ pub struct EventFigures {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContainerResponses {
     pub name: String,
-    /// Its weight after the event.
     pub weight: u32,
-    /// One per run.
     pub runs: Vec<Response>,
 }
 

@@ -39,7 +39,6 @@ pub struct PolicyResult {
 pub struct AgentFigures {
     /// CPU time over the agent's life, percent of one core of the guest; null if unknown.
     pub cpu_percent: Option<f64>,
-    /// Peak resident memory, 10^6 bytes.
     pub peak_rss_mb: f64,
 }
 

@@ -18,7 +18,6 @@ pub struct Run {
     pub host_busy_with_others: Option<f64>,
     /// Median speed of the host's CPUs, as in [`justitia_machine::host::HostSeen`].
     pub host_speed: Option<f64>,
-    /// Boots that failed before this one.
     pub failed_boots: u32,
     /// `uname -r` of the guest; empty in old results of databases.
     #[serde(default)]
@@ -28,7 +27,6 @@ pub struct Run {
     pub environment: BTreeMap<String, String>,
     /// Cost of the agent; `None` if none ran or it could not be measured.
     pub agent: Option<AgentCost>,
-    /// Last lines of the agent's log.
     pub agent_log: String,
     /// Lines of the kernel's log of something wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

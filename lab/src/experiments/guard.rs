@@ -75,28 +75,21 @@ pub const ROOT: Description = Description {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pitfall {
-    /// See [`STARTUP`].
     Startup,
-    /// See [`STOLEN`].
     Stolen,
-    /// See [`ROOT`].
     Root,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
     pub pitfall: Pitfall,
-    /// Anonymous memory of the first container.
     pub anon_bytes: u64,
     /// Its file; for startup, the file that the second container writes.
     pub file_bytes: u64,
-    /// Its `memory.max`.
     pub memory_max_bytes: Option<u64>,
     /// Request rate; 0: no requests.
     pub bytes_per_s: u64,
-    /// Size of the file that the root cgroup reads.
     pub root_bytes: Option<u64>,
-    /// Start of the pressure.
     pub pressure_at_s: u32,
     /// Start of the phase under pressure.
     pub pressed_at_s: u32,

@@ -44,9 +44,7 @@ const ROOM: u64 = 64 << 20;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// The load of all containers.
     pub fileserver: fileserver::Parameters,
-    /// The tenant's attacks under `hostile`.
     pub attacks: Attacks,
 }
 

@@ -61,15 +61,11 @@ pub struct Description {
     /// The question, as the report puts it after "do".
     pub question: &'static str,
     pub measure: Measure,
-    /// Default weights.
     pub weights: &'static [u32],
-    /// Default policies.
     pub policies: &'static [Policy],
     /// Seconds of the measured phase; for [`Measure::Completion`] the time limit.
     pub seconds: u32,
-    /// Guest memory, bytes.
     pub memory_bytes: u64,
-    /// Disk bandwidth, 10^6 bytes per second.
     pub disk_mb_per_s: u32,
     /// Supported options of the load, without their dashes, some words each; and [`CONTAINERS`].
     pub options: &'static [&'static str],
@@ -103,7 +99,6 @@ pub fn description(name: &str) -> Option<&'static Description> {
 
 /// The load of one kind of experiment, and its surroundings.
 pub trait Setup {
-    /// The load of one container.
     fn load(&self, at: &At) -> Load;
     /// Bytes of all files of this many containers.
     fn bytes(&self, containers: u64) -> u64;
@@ -117,7 +112,6 @@ pub trait Setup {
     fn polluter_bytes(&self) -> Option<u64> {
         None
     }
-    /// Activity around the containers.
     fn surroundings(&self, _containers: &[ContainerSpec], _policy: Policy) -> Surroundings {
         Surroundings::default()
     }
@@ -138,7 +132,6 @@ pub trait Setup {
     fn settle(&self, _containers: &mut [ContainerSpec], _named: bool) {}
 }
 
-/// A size as text.
 pub fn mib(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
@@ -147,7 +140,6 @@ pub fn mib(bytes: u64) -> String {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     pub name: &'static str,
-    /// Seconds after the common start.
     pub at_s: f64,
     /// Weight of each container from then on; `None`: it does not work.
     pub weights: Vec<Option<u32>>,
@@ -156,13 +148,10 @@ pub struct Event {
 /// The container for which a load is made.
 #[derive(Debug)]
 pub struct At<'a> {
-    /// Index of the container.
     pub place: usize,
     pub container: &'a ContainerSpec,
     pub policy: Policy,
-    /// Memory of the guest.
     pub memory_bytes: u64,
-    /// End of the warm-up.
     pub from_s: f64,
 }
 

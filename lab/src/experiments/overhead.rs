@@ -23,7 +23,6 @@ use justitia_machine::kernels::Series;
 use justitia_machine::qemu::Clock;
 use justitia_machine::vm::VmSpec;
 
-/// Name of the record.
 pub const FILE: &str = "overhead.json";
 /// Memory of the guest, enough that all data read stays cached.
 const MEMORY_BYTES: u64 = 1 << 30;

@@ -19,7 +19,6 @@ pub struct PaperSeries {
 pub struct PaperFigure {
     pub number: &'static str,
     pub caption: &'static str,
-    /// Weights of its containers.
     pub weights: &'static [u32],
     pub series: &'static [PaperSeries],
 }
@@ -41,7 +40,6 @@ const fn published(
 const EIGHT: &[u32] = &[100, 200, 300, 400, 500, 600, 700, 800];
 const FOUR: &[u32] = &[100, 200, 400, 800];
 
-/// Figure 8a.
 pub const FIGURE_8A: PaperFigure = PaperFigure {
     number: "8a",
     caption: "Fileserver, eight containers, kernel 4.19 with and without the paper's patch",

@@ -42,7 +42,6 @@ pub const DESCRIPTION: Description = Description {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// Size of each container's file.
     pub file_bytes: u64,
     /// Bytes that the host writes in between.
     pub polluter_bytes: u64,

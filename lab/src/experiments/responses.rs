@@ -42,7 +42,6 @@ const LEAVER: usize = 2;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// The load of all containers.
     pub fileserver: fileserver::Parameters,
     pub newcomer_at_s: u32,
     pub weight_at_s: u32,

@@ -22,15 +22,10 @@ pub struct Settings {
     pub choices: Choices,
     /// In the order of the report.
     pub containers: Vec<ContainerSpec>,
-    /// The load of the containers.
     pub workload: Workload,
-    /// Seconds of the measured phase.
     pub seconds: u32,
-    /// Seconds excluded at its start.
     pub warmup_s: f64,
-    /// Mount options of the data file system.
     pub mount_options: String,
-    /// Time at which the agent is killed.
     pub kill_agent_at_s: Option<u32>,
 }
 

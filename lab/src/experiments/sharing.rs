@@ -39,7 +39,6 @@ pub const DESCRIPTION: Description = Description {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// Size of the shared file.
     pub shared_bytes: u64,
     /// Size of the private file of each container that shares.
     pub own_bytes: u64,

@@ -20,7 +20,6 @@ use crate::policy::Policy;
 use crate::protocol::{GuestJob, Job};
 use justitia_machine::error::LabError;
 
-/// Name of the record.
 pub const FILE: &str = "waits.json";
 
 /// The plan of a command line.

@@ -39,9 +39,7 @@ const PRESSED_FROM_S: u32 = 90;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// Size of the reader's file.
     pub file_bytes: u64,
-    /// Size of the scanned file.
     pub scan_bytes: u64,
     /// Requests per second that the reader is offered.
     pub rate: Option<u32>,

@@ -32,14 +32,11 @@ const DEAD_S: f64 = 0.9;
 #[derive(Debug)]
 pub struct Measured {
     pub samples: Vec<Vec<Sample>>,
-    /// Residency of the watched files.
     pub files: Vec<FileSeries>,
     pub seconds: f64,
     /// Fraction of the guest's CPU time that was not idle.
     pub cpu_busy: Option<f64>,
-    /// `justitia status --json`.
     pub agent_status: Option<serde_json::Value>,
-    /// Output of the job's commands.
     pub commands: Vec<String>,
     /// Wait profile of the second half.
     pub waits: Option<WaitProfile>,

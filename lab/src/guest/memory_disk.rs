@@ -19,7 +19,6 @@ use super::{files, progress, setup};
 use crate::protocol::{modules_of, MemoryDisk, Volume};
 use justitia_machine::qemu::SERIAL_DATA;
 
-/// Mount point of configfs.
 const CONFIG: &str = "/sys/kernel/config";
 /// Latency of a request besides its bytes, and number of concurrent requests, as for a good flash disk.
 const COMPLETION_NS: u64 = 100_000;

@@ -12,21 +12,17 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{json, Value};
 
-/// Largest `blockIO.weight`.
 pub const MAX_OCI_WEIGHT: u32 = 1000;
 
-/// Smallest `blockIO.weight`.
 pub const MIN_OCI_WEIGHT: u32 = 10;
 
 /// Inputs of the configuration of one container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bundle<'a> {
-    /// Host name inside.
     pub hostname: &'a str,
     /// Cgroup, absolute below the cgroup mount: `/app/name`.
     pub cgroup: &'a str,
     pub weight: u32,
-    /// User and group of its process.
     pub uid: u32,
     pub rootfs: &'a Path,
     pub args: &'a [&'a str],
@@ -35,11 +31,8 @@ pub struct Bundle<'a> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bind {
-    /// Path in the guest.
     pub source: PathBuf,
-    /// Path in the container.
     pub target: String,
-    /// True if the container may write there.
     pub writable: bool,
 }
 
@@ -58,7 +51,6 @@ pub fn fits_block_io(weight: u32) -> bool {
     (MIN_OCI_WEIGHT..=MAX_OCI_WEIGHT).contains(&weight)
 }
 
-/// The contents of `config.json`.
 pub fn config(bundle: &Bundle) -> Value {
     let mut mounts = vec![
         json!({"destination": "/proc", "type": "proc", "source": "proc"}),

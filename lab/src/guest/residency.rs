@@ -12,10 +12,8 @@ use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 
 const PAGE_BYTES: usize = 4096;
 
-/// A file whose residency is measured.
 #[derive(Debug)]
 pub struct Watched {
-    /// Name in the report.
     pub name: String,
     pub bytes: u64,
     file: File,

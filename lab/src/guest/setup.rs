@@ -15,7 +15,6 @@ use super::disks::GuestDisk;
 use super::files::{self, mount_options};
 use crate::protocol::{Lru, Scheduler};
 
-/// The cgroup2 mount.
 pub const CGROUP: &str = "/sys/fs/cgroup";
 
 /// The driver keeps all its files in the guest below this directory, on tmpfs.
@@ -221,13 +220,11 @@ pub fn run(command: &mut Command) -> Result<()> {
     )
 }
 
-/// The kernel's release, `uname -r`.
 pub fn kernel() -> String {
     let name = rustix::system::uname();
     name.release().to_string_lossy().into_owned()
 }
 
-/// Memory and CPUs of the guest.
 pub fn facts() -> Result<BTreeMap<String, String>> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let facts = [

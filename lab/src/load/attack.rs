@@ -27,7 +27,6 @@ use crate::protocol::{Attack, Attacks};
 /// Directory of groups that come and go, below the tenant's cgroup.
 pub const FLEETING: &str = "churn";
 
-/// The plan of an attack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {

@@ -28,13 +28,11 @@ use super::{join, Place, Workload};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Mix {
-    /// Worker threads.
     pub threads: u32,
     /// Files in the set of each container.
     pub files: u32,
     /// Mean size of a file (gamma distributed, shape 1.5, as in filebench).
     pub mean_file_bytes: u64,
-    /// Mean size of an append.
     pub append_bytes: u64,
     /// Fraction of the set that exists before the run, percent.
     pub prealloc_percent: u32,

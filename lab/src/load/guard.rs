@@ -36,9 +36,7 @@ pub enum GuardRole {
     /// touches the same amount again under pressure.
     Starter {
         bytes: u64,
-        /// Start without pressure.
         quiet_at_s: u32,
-        /// Start under pressure.
         pressed_at_s: u32,
     },
     /// Rewrites a file repeatedly, so that the page cache fills with dirty pages.
@@ -55,15 +53,12 @@ pub enum GuardRole {
 pub struct Server {
     pub file_bytes: u64,
     pub block_bytes: u32,
-    /// Arrival rate of requests.
     pub bytes_per_s: u64,
     /// Time of a complete read of the file.
     pub from_s: u32,
-    /// Begin of the quiet phase.
     pub quiet_from_s: u32,
     /// End of the quiet phase; then its anonymous memory grows.
     pub quiet_to_s: u32,
-    /// Amount of that growth.
     pub anon_bytes: u64,
     /// Begin of the phase under pressure, which lasts until the end.
     pub pressed_from_s: u32,

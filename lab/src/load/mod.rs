@@ -41,7 +41,6 @@ use shared::{Command, Mapping, Page, Status};
 /// Interval of polling for a command: short enough to be prompt, long enough to cost nothing under emulation.
 const COMMAND_POLL: Duration = Duration::from_millis(20);
 
-/// The description of a load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {

@@ -16,7 +16,6 @@ impl Rng {
         rng
     }
 
-    /// 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -95,7 +94,6 @@ impl Zipf {
         }
     }
 
-    /// Picks one block.
     pub fn pick(&self, rng: &mut Rng) -> u32 {
         let total = self.cumulative[self.cumulative.len() - 1];
         let x = rng.unit() * total;

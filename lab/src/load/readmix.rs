@@ -19,11 +19,8 @@ use super::{join, Place, Workload};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Readmix {
-    /// Worker threads.
     pub threads: u32,
-    /// Size of each container's file.
     pub file_bytes: u64,
-    /// Bytes of one request.
     pub block_bytes: u32,
     pub write_percent: u32,
     /// Zipf exponent of the block popularity.

@@ -30,29 +30,23 @@ pub const SLOW_OP: Duration = Duration::from_secs(2);
 /// The driver's command. Ordered: each includes the previous ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Command {
-    /// Do nothing yet.
     Wait = 0,
-    /// Write the files.
     Prepare = 1,
     /// Start at `start_at_ns`.
     Go = 2,
     Stop = 3,
 }
 
-/// Progress of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// The process has not mapped the page yet.
     Absent = 0,
     /// Waiting for [`Command::Prepare`].
     Waiting = 1,
-    /// Writing its files.
     Preparing = 2,
     /// Waiting for [`Command::Go`].
     Prepared = 3,
-    /// In the measured phase.
     Running = 4,
-    /// The work is done.
     Finished = 5,
     /// Gave up; the reason is in the container's log.
     Failed = 6,
@@ -76,17 +70,13 @@ pub struct Page {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Bytes read by the application.
     pub read_bytes: u64,
-    /// Bytes written by the application.
     pub write_bytes: u64,
-    /// Operations completed.
     pub ops: u64,
     /// Sum of their latencies, microseconds.
     pub latency_us: u64,
     /// Operations longer than [`SLOW_OP`].
     pub slow_ops: u64,
-    /// The longest operation, microseconds.
     pub max_latency_us: u64,
 }
 

@@ -25,10 +25,8 @@ pub const SHARED_FILE: &str = "file";
 /// Name of a container's own file in its data directory.
 pub const OWN_FILE: &str = "own";
 
-/// Bytes per request.
 const REQUEST_BYTES: usize = 128 << 10;
 
-/// The role of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SharingRole {
@@ -43,9 +41,7 @@ pub enum SharingRole {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sharing {
     pub role: SharingRole,
-    /// Size of the shared file.
     pub shared_bytes: u64,
-    /// Size of the container's own file.
     pub own_bytes: u64,
     /// Seconds from one reading of the shared file to the next.
     pub every_s: u32,

@@ -33,7 +33,6 @@ const PACE: Duration = Duration::from_millis(5);
 pub struct Worth {
     /// It reads its file sequentially, repeatedly; otherwise random blocks of it.
     pub scans: bool,
-    /// Size of its file.
     pub file_bytes: u64,
     /// Requests per second that the reader is offered. Without a rate it reads as fast as it can.
     pub rate: Option<u32>,

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::args::{Lru, Scheduler, Volume};
 
-/// A disk in the guest's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryDisk {
@@ -53,7 +52,6 @@ impl MemoryDisk {
 pub struct AgentCost {
     /// CPU seconds, user and system.
     pub cpu_s: f64,
-    /// Peak resident set, bytes.
     pub peak_rss_bytes: u64,
     /// Its resident anonymous memory at the last sample, bytes.
     #[serde(default)]

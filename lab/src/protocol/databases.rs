@@ -15,7 +15,6 @@ pub use justitia_policy::color::Color;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PrepareJob {
-    /// Number of equal databases.
     pub databases: u32,
     pub rows: u32,
 }
@@ -27,30 +26,21 @@ pub struct PrepareReport {
     pub seconds: f64,
 }
 
-/// One policy of one experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatabasesJob {
     pub policy: Policy,
     /// In the order of the report.
     pub containers: Vec<DatabaseJob>,
-    /// State of the page cache at the start of each phase.
     pub phases: Vec<Start>,
-    /// Seconds of each phase.
     pub phase_s: u32,
-    /// Client threads of each container.
     pub threads: u32,
-    /// Rows of each database.
     pub rows: u32,
-    /// Distribution of the requested rows.
     pub keys: Keys,
     /// The memory disk that the guest creates; `None`: it uses the attached disk.
     pub memory_disk: Option<MemoryDisk>,
-    /// LRU of the guest kernel.
     pub lru: Lru,
-    /// Scheduler of the data disk.
     pub scheduler: Scheduler,
-    /// Extra arguments of the agent.
     pub agent_args: Vec<String>,
     /// Lines of the agent's configuration, ahead of the policy's own.
     pub agent_config: Vec<String>,
@@ -61,9 +51,7 @@ pub struct DatabasesJob {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
-    /// As the previous phase left it.
     AsIs,
-    /// Empty.
     Cold,
     /// Every container has read its whole database once, so memory is full.
     Warm,
@@ -74,7 +62,6 @@ pub enum Start {
 pub struct DatabaseJob {
     /// Its name; its cgroup is `/app/<name>`.
     pub name: String,
-    /// I/O weight.
     pub weight: u32,
     /// Transactions per second that it was promised.
     pub objective_tps: u32,

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::tenant::Attacks;
 
-/// Activity around the containers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Surroundings {
@@ -14,13 +13,11 @@ pub struct Surroundings {
     pub vm: BTreeMap<String, String>,
     /// `memory.max` of the containers, in their order; a missing entry means none.
     pub memory_max: Vec<Option<u64>>,
-    /// The file that the root cgroup reads.
     pub root_stream: Option<RootStream>,
     /// Commands of `justitia`, if an agent runs.
     pub commands: Vec<TimedCommand>,
     /// Block weights that root writes; the prior ones return at the end.
     pub weights: Vec<TimedWeight>,
-    /// The tenant's attacks in addition to its load.
     pub attacks: Option<Attacks>,
 }
 
@@ -30,7 +27,6 @@ pub struct Surroundings {
 #[serde(deny_unknown_fields)]
 pub struct RootStream {
     pub bytes: u64,
-    /// Start of the reads.
     pub from_s: u32,
 }
 
@@ -38,7 +34,6 @@ pub struct RootStream {
 #[serde(deny_unknown_fields)]
 pub struct TimedCommand {
     pub at_s: u32,
-    /// Arguments of `justitia`.
     pub arguments: Vec<String>,
 }
 

@@ -11,13 +11,9 @@ use justitia_report::text::word;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lie {
-    /// Always GREEN.
     Green,
-    /// Always RED.
     Red,
-    /// RED and GREEN alternately.
     Flap,
-    /// Bytes that are no color.
     Garbage,
     /// Almost as much as an extended attribute can hold.
     Huge,

@@ -10,16 +10,12 @@ use justitia_report::text::word;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OverheadJob {
-    /// Pairs per load.
     pub pairs: u32,
-    /// Seconds of a window.
     pub seconds: u32,
-    /// Loads, in order.
     pub loads: Vec<OverheadLoad>,
     pub seed: u64,
 }
 
-/// A load under observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OverheadLoad {
@@ -39,15 +35,12 @@ impl OverheadLoad {
     }
 }
 
-/// The observer of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Observing {
     /// Nobody: no agent runs.
     Nothing,
-    /// The agent, through /proc.
     Proc,
-    /// The agent, through eBPF.
     Bpf,
 }
 
@@ -62,11 +55,9 @@ impl Observing {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OverheadReport {
-    /// `uname -r`.
     pub kernel: String,
     /// Facts that the guest read back.
     pub environment: BTreeMap<String, String>,
-    /// In the order of measurement.
     pub windows: Vec<Window>,
     /// The cost of each BPF program under each load, in a window of its own, because the kernel's timing
     /// makes every run more expensive.
@@ -79,7 +70,6 @@ pub struct ProgramCost {
     pub load: OverheadLoad,
     /// Its name, truncated by the kernel to 15 characters.
     pub name: String,
-    /// Number of times that it ran.
     pub runs: u64,
     /// Time in it, nanoseconds, without the kernel's reads of the clock.
     pub ns: u64,
@@ -97,7 +87,6 @@ pub struct Window {
     pub pair: u32,
     pub observing: Observing,
     pub seconds: f64,
-    /// Operations completed.
     pub ops: u64,
     /// CPU time of the load's own tasks, user and system, microseconds.
     pub cpu_us: f64,

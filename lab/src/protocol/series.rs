@@ -49,13 +49,11 @@ samples! {
         at_s: f64,
         /// Bytes the application read (hits and misses).
         read_bytes: u64,
-        /// Bytes the application wrote.
         write_bytes: u64,
         /// Bytes read from the device by the group (io.stat rbytes).
         device_read_bytes: u64,
         /// Bytes written to the device by the group (io.stat wbytes).
         device_write_bytes: u64,
-        /// Operations completed.
         ops: u64,
         /// Sum of operation latencies, microseconds.
         latency_us: u64,
@@ -76,7 +74,6 @@ samples! {
         weight: u32,
         /// Operations over two seconds.
         slow_ops: u64,
-        /// Longest operation.
         max_latency_us: u64,
         /// Time at which its fixed job was done; `None` for loads without an end and for those stopped before it.
         finished_at_s: Option<f64>,

@@ -9,7 +9,6 @@ pub use crate::args::Attack;
 /// The tenant's user.
 pub const TENANT: u32 = 1000;
 
-/// The tenant's attacks in addition to its load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attacks {
@@ -28,7 +27,6 @@ impl Attacks {
     }
 }
 
-/// Observations around a tenant.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TenantReport {
     /// Number of times that each attack was done; for names with `_bytes`, the amount reached. Empty without

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The window and its results.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WaitProfile {
     pub seconds: f64,
@@ -23,7 +22,6 @@ pub struct Place {
     pub frames: Vec<String>,
     /// Thread-nanoseconds.
     pub ns: u64,
-    /// Number of times.
     pub times: u64,
 }
 

@@ -12,7 +12,6 @@ pub struct BarSeries {
     pub label: String,
     /// A name of `style`.
     pub color: String,
-    /// One value per category.
     pub values: Vec<Option<f64>>,
     /// Spread of each value, if known.
     pub ranges: Vec<Option<Range>>,
@@ -128,7 +127,6 @@ pub struct Layer {
     pub color: String,
     /// Its ideal share at each time, 0 to 1.
     pub ideal_shares: Vec<f64>,
-    /// One value per time.
     pub values: Vec<f64>,
 }
 

@@ -96,7 +96,6 @@ fn headings(document: &Document, others: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// A table of rows with their names.
 fn table<'a>(
     caption: &str,
     headings: &[String],

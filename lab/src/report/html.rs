@@ -42,7 +42,6 @@ pub fn fixed(value: f64, digits: usize) -> String {
     }
 }
 
-/// A share as a percentage.
 pub fn percent(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(
         || "–".to_owned(),

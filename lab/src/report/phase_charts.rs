@@ -3,7 +3,6 @@
 use super::plot::{ticks, ticks_within, Plot};
 use crate::protocol::databases::Color;
 
-/// Spans and names of the phases.
 #[derive(Debug, Clone)]
 pub struct Phases<'a> {
     pub spans: &'a [(f64, f64)],

@@ -7,7 +7,6 @@ use std::fmt::Write;
 
 use super::html::{escape, fixed};
 
-/// A chart under construction.
 #[derive(Debug)]
 pub struct Plot {
     svg: String,
@@ -52,12 +51,10 @@ impl Plot {
         self
     }
 
-    /// Horizontal position of a value.
     pub fn x(&self, value: f64) -> f64 {
         self.left + value / self.x_max * (self.width - self.left - self.right)
     }
 
-    /// Vertical position of a value.
     pub fn y(&self, value: f64) -> f64 {
         let height = self.height - self.top - self.bottom;
         self.height - self.bottom - value / self.y_max * height
@@ -68,7 +65,6 @@ impl Plot {
         self.height - self.bottom
     }
 
-    /// Appends raw SVG.
     pub fn add(&mut self, svg: &str) {
         self.svg.push_str(svg);
     }

@@ -211,7 +211,6 @@ fn most(result: &PolicyResult, value: fn(&RunRecord) -> Option<f64>) -> Option<f
     known.reduce(f64::max)
 }
 
-/// The state of the knobs after the runs.
 fn knobs(result: &PolicyResult) -> Cell {
     let text = match result.knob_differences.len() {
         _ if result.knobs_restored => "all as before".to_owned(),

@@ -67,7 +67,6 @@ const WORKLOADS: [(&str, &str); 5] = [
 
 const POLICIES: [&str; 3] = ["default", "none", "justitia"];
 
-/// A running guest.
 struct Guest {
     child: Child,
     stdin: ChildStdin,
@@ -129,7 +128,6 @@ fn disk_bytes(pid: u32) -> u64 {
     line.unwrap().parse().unwrap()
 }
 
-/// Number of repetitions.
 fn rounds() -> u32 {
     std::env::var("JUSTITIA_TEST_ROUNDS").map_or(3, |n| n.parse().unwrap())
 }

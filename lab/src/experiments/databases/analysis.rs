@@ -37,7 +37,6 @@ pub struct PolicyResult {
     pub runs: Vec<AnalyzedRun>,
 }
 
-/// Figures of one policy.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     pub containers: Vec<ContainerFigures>,
@@ -56,10 +55,8 @@ pub struct Figures {
 pub struct ContainerFigures {
     pub name: String,
     pub weight: u32,
-    /// Its objective, transactions per second.
     pub objective_tps: u32,
     pub transactions: f64,
-    /// Fraction of time satisfied.
     pub satisfied: Option<f64>,
     pub phases: Vec<PhaseFigures>,
 }
@@ -72,9 +69,7 @@ pub struct PhaseFigures {
     pub median_tps: Option<f64>,
     /// Rate of the first five seconds with a report: the performance with an empty cache.
     pub first_tps: Option<f64>,
-    /// Fraction of time satisfied.
     pub satisfied: Option<f64>,
-    /// Mean page cache, 10^6 bytes.
     pub cache_mb: Option<f64>,
 }
 

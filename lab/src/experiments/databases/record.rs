@@ -16,7 +16,6 @@ pub struct RunRecord {
     pub knobs_left: Vec<String>,
     /// Static limit of each container under policies that have one, bytes.
     pub limits: Vec<Option<u64>>,
-    /// Samples of each container, in the order of the job.
     pub series: Vec<Series>,
     /// The host's memory at each sample.
     #[serde(default)]
@@ -40,10 +39,8 @@ samples! {
         latency_ms: Option<f64>,
         /// Its color, judged by what its clients see.
         color: Option<Color>,
-        /// The color it declares.
         #[serde(default)]
         declared: Option<Color>,
-        /// memory.current.
         memory_bytes: Option<u64>,
         /// Page cache: `file - shmem` of memory.stat.
         file_bytes: Option<u64>,

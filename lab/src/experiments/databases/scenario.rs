@@ -14,7 +14,6 @@ use crate::protocol::databases::{Keys, Neighbor, Start};
 pub struct Container {
     pub name: &'static str,
     pub objective: u32,
-    /// Its static limit, MB.
     pub limit_mb: u32,
     /// Offered load in each phase; 0: it is stopped.
     pub offered: &'static [u32],
@@ -27,30 +26,24 @@ pub struct Scenario {
     pub name: &'static str,
     /// The finding that the scenario is to show, one line.
     pub claim: &'static str,
-    /// Method, one paragraph.
     pub method: &'static str,
     /// Description of a good result, one paragraph.
     pub expected: &'static str,
     pub containers: &'static [Container],
     /// Name of each phase, and the state of the page cache at its start.
     pub phases: &'static [(&'static str, Start)],
-    /// The paper's high load.
     pub paper_high: u32,
     /// Our high load unless the command line names another.
     pub high: u32,
-    /// Default length of a phase in seconds.
     pub phase_s: u32,
-    /// Memory of the guest, bytes.
     pub memory_bytes: u64,
     pub database_bytes: u64,
-    /// Distribution of the requested rows.
     pub keys: Keys,
     /// Client threads of each container: enough to keep a disk with a queue busy, few enough that a report
     /// soon shows waiting work.
     pub threads: u32,
     /// Requests per second that the data disk serves.
     pub disk_iops: u32,
-    /// Default policies.
     pub policies: &'static [Policy],
 }
 

@@ -26,26 +26,17 @@ const DISK_MB_PER_S: u32 = 40;
 pub struct Settings {
     #[serde(flatten)]
     pub choices: Choices,
-    /// Containers with their objectives and loads.
     pub containers: Vec<DatabaseJob>,
-    /// Names of the phases.
     pub phases: Vec<String>,
-    /// State of the page cache at the start of each phase.
     #[serde(skip)]
     pub starts: Vec<Start>,
-    /// Seconds of a phase.
     pub phase_s: u32,
-    /// The high load.
     pub rate: u32,
-    /// Client threads of each container.
     pub threads: u32,
-    /// Rows of each database.
     pub rows: u32,
-    /// Distribution of the requested rows.
     #[serde(default)]
     pub keys: Keys,
     pub database_bytes: u64,
-    /// Requests per second of the data disk.
     pub disk_iops: u32,
 }
 

@@ -32,11 +32,9 @@ const COMPARED: [(Observing, Observing); 3] = [
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Document {
-    /// `uname -r` of the guest.
     pub kernel: String,
     /// The accelerator and clock of the guest, and facts that it read back.
     pub environment: BTreeMap<String, String>,
-    /// The comparisons, by load.
     pub comparisons: Vec<Comparison>,
     /// CPU time of the agent, percent of one core, by load and condition; median of the windows.
     pub agents: Vec<AgentCost>,
@@ -68,7 +66,6 @@ pub struct Difference {
     pub pairs: usize,
 }
 
-/// Cost of the agent itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentCost {
     pub load: OverheadLoad,

@@ -22,9 +22,7 @@ const LEAST_S: f64 = 0.005;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Document {
-    /// `uname -r` of the guest.
     pub kernel: String,
-    /// The command that produced it.
     pub command: String,
     /// Facts about the guest, its machine and the load.
     pub environment: BTreeMap<String, String>,
@@ -43,7 +41,6 @@ pub struct Document {
     pub resting_s: f64,
     /// The three above relative to tasks times window: 1, except for what the programs missed.
     pub accounted: Option<f64>,
-    /// Reason why spinning was not measured.
     pub no_spinning: Option<String>,
     /// Records lost because the programs' maps were full.
     pub lost: u64,
@@ -56,7 +53,6 @@ pub struct Waited {
     pub reason: Reason,
     /// Thread-seconds; `None`: not measured.
     pub seconds: Option<f64>,
-    /// Number of times.
     pub times: u64,
     /// Fraction of all waiting, 0 to 1.
     pub share: Option<f64>,
@@ -67,7 +63,6 @@ pub struct Waited {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Function {
     pub name: String,
-    /// Thread-seconds.
     pub seconds: f64,
 }
 

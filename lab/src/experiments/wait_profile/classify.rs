@@ -17,7 +17,6 @@ use crate::protocol::{Doing, Place};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// No CPU is free.
     RunQueue,
     /// Dirty throttling.
     BalanceDirtyPages,
@@ -36,13 +35,11 @@ pub enum Reason {
     /// A metadata block that is being read.
     MetadataRead,
     BlockRequest,
-    /// The lock of an LRU list.
     LruLock,
     /// The lock of a zone's free pages.
     ZoneLock,
     /// The lock of a file's page tree (xarray).
     PagesLock,
-    /// Any other spinlock.
     OtherSpinlock,
     Else,
 }
@@ -116,7 +113,6 @@ const MUTEX: &str = "__mutex_lock mutex_lock";
 const FOLIO: &str = "folio_wait_ __folio_lock";
 const BUFFER: &str = "__wait_on_buffer bit_wait_io __lock_buffer";
 
-/// Rules for blocked tasks.
 const BLOCKED: &[Rule] = &[
     rule(Reason::BalanceDirtyPages, "", "balance_dirty_pages*"),
     rule(Reason::OrphanMutex, MUTEX, "ext4_orphan_add ext4_orphan_del"),
@@ -155,7 +151,6 @@ const BLOCKED: &[Rule] = &[
     },
 ];
 
-/// Rules for functions that take spinlocks.
 const SPINNING: &[Rule] = &[
     rule(
         Reason::LruLock,

@@ -47,9 +47,7 @@ pub struct Phases<'a> {
     servers: &'a [Server],
     device: &'a str,
     clients: Vec<Clients>,
-    /// The samples of each container.
     pub samples: Vec<Vec<Sample>>,
-    /// The host's memory at each sample.
     pub host: Vec<HostSample>,
     /// Begin and end of each phase.
     pub spans: Vec<(f64, f64)>,

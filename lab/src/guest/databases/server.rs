@@ -150,7 +150,6 @@ fn statements(rows: u32) -> String {
     )
 }
 
-/// A container of the job.
 #[derive(Debug)]
 pub struct Server {
     pub name: String,

@@ -31,17 +31,12 @@ const SCRIPT: &str = "/usr/share/sysbench/oltp_point_select.lua";
 #[derive(Debug, Clone, Copy)]
 pub struct Load<'a> {
     pub socket: &'a Path,
-    /// Transactions per second.
     pub rate: u32,
-    /// Client threads.
     pub threads: u32,
-    /// Rows of the table.
     pub rows: u32,
-    /// Distribution of the requested rows.
     pub keys: Keys,
     /// Longer than the phase: the driver ends it.
     pub seconds: u32,
-    /// Seed of the keys.
     pub seed: u64,
 }
 
@@ -49,7 +44,6 @@ pub struct Load<'a> {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Said {
     pub transactions: f64,
-    /// Rate in the last report.
     pub tps: Option<f64>,
     pub latency_ms: Option<f64>,
     /// Transactions waiting at the end of the last report.

@@ -12,7 +12,6 @@ impl Symbols {
         Self(symbols)
     }
 
-    /// The function that contains an address.
     pub(super) fn name(&self, address: u64) -> Option<&str> {
         let after = self.0.partition_point(|(start, _)| *start <= address);
         let (start, name) = self.0.get(after.checked_sub(1)?)?;
