@@ -1,13 +1,16 @@
 //! A leaking group on a real kernel, with swap and without: it keeps its share of memory, and neither the
 //! other groups nor the host lose what they use.
 
+mod common;
+
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use common::until;
 use justitia_agent::{Agent, Log, Settings};
 use justitia_cgroup::{xattr, Mount, RealFs};
 use justitia_discover::RuntimeDirs;
@@ -116,18 +119,6 @@ impl Drop for Group {
             }
             std::thread::sleep(Duration::from_millis(100));
         }
-    }
-}
-
-/// Waits for something that this machine does in its own time.
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(
-            began.elapsed() < Duration::from_secs(120),
-            "not in time: {what}"
-        );
-        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

@@ -59,22 +59,15 @@ impl Workload for Reread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::clock::monotonic_ns;
-    use crate::load::shared::Mapping;
 
     #[test]
     fn reads_exactly_the_file_once() {
         let dir = tempfile::tempdir().unwrap();
-        let page = Mapping::create(&dir.path().join("page")).unwrap();
         let load = Reread {
             file_bytes: 3 << 20,
             direct: false,
         };
-        let place = crate::load::in_dir(dir.path(), 1);
-        load.prepare(&place).unwrap();
-        assert_eq!(page.counters().read_bytes, 0);
-        page.go(monotonic_ns());
-        load.run(&place, &page).unwrap();
+        let page = crate::load::run_for(&load, dir.path(), 1000);
         assert_eq!(page.counters().read_bytes, 3 << 20);
         assert!(load.ends_by_itself());
     }

@@ -209,15 +209,10 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Creates the file, all zero, and maps it.
     pub fn create(path: &Path) -> Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(path)
-            .with_context(|| format!("cannot create {}", path.display()))?;
+        let file =
+            File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
         file.set_len(size_of::<Page>() as u64)?;
-        Self::map(&file, path)
+        Self::open(path)
     }
 
     pub fn open(path: &Path) -> Result<Self> {
@@ -231,19 +226,15 @@ impl Mapping {
             "{} is too small to be a shared page",
             path.display()
         );
-        Self::map(&file, path)
-    }
-
-    fn map(file: &File, path: &Path) -> Result<Self> {
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing; the file
-        // is at least one `Page` long (checked or set by the callers), so no access faults.
+        // is at least one `Page` long, so no access faults.
         let address = unsafe {
             mmap(
                 std::ptr::null_mut(),
                 size_of::<Page>(),
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::SHARED,
-                file,
+                &file,
                 0,
             )
         }
@@ -265,7 +256,7 @@ impl Deref for Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping made in `map`, and no reference outlives `self`. A failure
+        // SAFETY: this is the mapping made in `open`, and no reference outlives `self`. A failure
         // leaves a mapping behind, which is harmless.
         let _ = unsafe { munmap(self.page.as_ptr().cast(), size_of::<Page>()) };
     }

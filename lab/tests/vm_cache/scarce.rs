@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
+use justitia_lab::guest::files::meminfo_bytes;
 use justitia_lab::report::{charts, style};
 use serde_json::Value;
 
@@ -42,13 +43,6 @@ const TAKER: &str = "JUSTITIA_TEST_TAKES_MEMORY";
 const POLICIES: [&str; 3] = ["default", "lfu", "justitia"];
 const MACHINES: [&str; 2] = ["again", "stream"];
 
-/// A line of `/proc/meminfo`, in bytes.
-fn meminfo(text: &str, key: &str) -> u64 {
-    let line = text.lines().find_map(|line| line.strip_prefix(key));
-    let kib = line.unwrap().trim_start_matches(':').trim_end_matches("kB");
-    kib.trim().parse::<u64>().unwrap() << 10
-}
-
 #[test]
 #[ignore = "the program that another test starts"]
 fn the_process_that_takes_memory() {
@@ -65,7 +59,7 @@ fn the_process_that_takes_memory() {
     let mut told = false;
     loop {
         let text = fs::read_to_string("/proc/meminfo").unwrap();
-        let of = |key| meminfo(&text, key);
+        let of = |key| meminfo_bytes(&text, key).unwrap();
         let left = of("MemFree") + of("Cached") + of("Buffers") - of("Shmem");
         if of("MemAvailable") < LEAST_AVAILABLE_BYTES {
             return;
