@@ -49,9 +49,6 @@ pub struct Defaults {
 impl Choices {
     /// Resolves and validates a command line; `default` are the policies that the experiment runs by default,
     /// `possible` all that it has.
-    ///
-    /// # Errors
-    /// A usage error for the first invalid value.
     pub fn from_args(
         args: &RunArgs,
         experiment: &str,
@@ -94,19 +91,13 @@ impl Choices {
     }
 }
 
-/// The kernel series of a command line.
-///
-/// # Errors
-/// The error names the nearest series.
+/// The kernel series of a command line. The error names the nearest series.
 pub fn series(name: &str) -> Result<Series, LabError> {
     let cause = || format!("unknown kernel series '{name}'");
     policy::by_name(Series::ALL, |series| series.name(), name, cause)
 }
 
-/// Rejects a number outside `least..=most`.
-///
-/// # Errors
-/// The error names the option and the range.
+/// Rejects a number outside `least..=most`. The error names the option and the range.
 pub fn in_range(
     option: &str,
     value: impl Into<u64>,
@@ -116,10 +107,7 @@ pub fn in_range(
     within("number", u64::to_string, option, value.into(), least..=most)
 }
 
-/// Rejects a size outside `least..=most`, as [`in_range`] does.
-///
-/// # Errors
-/// The error names the option and the range.
+/// Rejects a size outside `least..=most`, as [`in_range`] does. The error names the option and the range.
 pub fn size_in_range(option: &str, bytes: u64, least: u64, most: u64) -> Result<(), LabError> {
     let exact = |bytes: &u64| justitia_quantity::exact(*bytes);
     within("size", exact, option, bytes, least..=most)
@@ -142,10 +130,7 @@ fn within(
     ))
 }
 
-/// Rejects a number of CPUs with which a guest of this kernel does not boot.
-///
-/// # Errors
-/// The error says what to use.
+/// Rejects a number of CPUs with which a guest of this kernel does not boot. The error says what to use.
 pub fn cpus_start(cpus: u32, clock: Clock, kernel: Series) -> Result<(), LabError> {
     in_range("--cpus", cpus, 1, 64)?;
     // 6.1 waits for its second CPU without letting the emulator take turns (QEMU 7.2); 6.12 and 7.2 do not.

@@ -29,9 +29,6 @@ pub trait Compared: Clone + Serialize + 'static {
     /// The job of one boot: one policy of run `run`, counted from 0.
     fn job(&self, policy: Policy, run: u32) -> Job;
     /// See [`Plan::machine`].
-    ///
-    /// # Errors
-    /// See [`Plan::machine`].
     fn machine(&self, out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError>;
     /// True if the guest reported samples of every container.
     fn is_complete(&self, record: &Self::Record) -> bool;

@@ -23,9 +23,6 @@ pub const RESULT: &str = "result.json";
 pub type Read = fn(&str) -> Result<Box<dyn Analysis>, String>;
 
 /// Parses a record of type `D`, see [`Read`].
-///
-/// # Errors
-/// The text is no such record.
 pub fn read<D: Analysis + DeserializeOwned + 'static>(
     text: &str,
 ) -> Result<Box<dyn Analysis>, String> {
@@ -42,28 +39,17 @@ pub trait Experiment: Sync {
     /// Supported options of the load and of the agent, without their dashes.
     fn options(&self) -> Vec<&'static str>;
     /// Resolves and validates a command line.
-    ///
-    /// # Errors
-    /// A usage error for the first invalid value.
     fn plan(&self, args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError>;
     /// Parses its result.json.
-    ///
-    /// # Errors
-    /// The error says where the text is not a result.
     fn read(&self, text: &str) -> Result<Box<dyn Analysis>, String>;
 }
 
 pub trait Plan {
     fn boots(&self) -> Vec<Boot>;
-    /// The machine of its boots; also makes its prerequisites. `out`: the experiment's directory.
-    ///
-    /// # Errors
-    /// Environment: a program or the kernel module is missing. Also the errors of a guest.
+    /// The machine of its boots; also makes its prerequisites. `out`: the experiment's directory. An
+    /// environment error if a program or the kernel module is missing. Also the errors of a guest.
     fn machine(&self, out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError>;
     /// Keeps the report of a boot, given by its index. Returns the outcome in one line.
-    ///
-    /// # Errors
-    /// The report is not one of this experiment.
     fn keep(&mut self, boot: usize, answer: Answer) -> Result<String, LabError>;
     /// Analyzes the kept reports; `None`: too few to be written yet.
     fn analysis(&self) -> Option<Box<dyn Analysis>>;

@@ -25,9 +25,6 @@ const SOURCES: &[(&str, &str)] = sources!(
 );
 
 /// Builds the module for a series and writes it to `out`.
-///
-/// # Errors
-/// See [`build_module`].
 pub fn build(
     series: Series,
     out: &Path,

@@ -18,9 +18,6 @@ use justitia_machine::vm::{self, VmSpec};
 
 pub trait Guest {
     /// Executes one job; `console` is the path of the guest's console log.
-    ///
-    /// # Errors
-    /// The reason why the guest did not report.
     fn run(
         &mut self,
         job: &Job,
@@ -41,9 +38,6 @@ pub struct Answer {
 
 impl Answer {
     /// Parses the report.
-    ///
-    /// # Errors
-    /// The text is not a report of this type.
     pub fn report<T: DeserializeOwned>(&self) -> Result<T, LabError> {
         serde_json::from_slice(&self.report).map_err(|error| not_understood(&error))
     }

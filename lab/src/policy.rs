@@ -140,10 +140,8 @@ impl Policy {
     }
 }
 
-/// The policies that a command line names, or `default`. `possible`: those of the experiment.
-///
-/// # Errors
-/// The error names the nearest policy that the experiment has.
+/// The policies that a command line names, or `default`. `possible`: those of the experiment. The error names
+/// the nearest policy that the experiment has.
 pub fn chosen(
     experiment: &str,
     names: &[String],
@@ -168,10 +166,7 @@ pub fn chosen(
     Ok(policies)
 }
 
-/// The item that has this name.
-///
-/// # Errors
-/// `cause`, with the nearest name that an item has.
+/// The item that has this name. The error is `cause`, with the nearest name that an item has.
 pub fn by_name<T>(
     items: impl IntoIterator<Item = T>,
     name_of: impl Fn(&T) -> &str,

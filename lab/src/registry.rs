@@ -17,9 +17,6 @@ pub fn all() -> impl Iterator<Item = &'static dyn Experiment> {
 }
 
 /// The plan of a command line.
-///
-/// # Errors
-/// A usage error for the first invalid word.
 pub fn plan(args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError> {
     let experiment = find(&args.experiment)?;
     options_fit(args, experiment)?;
@@ -56,10 +53,7 @@ fn options_fit(args: &RunArgs, experiment: &dyn Experiment) -> Result<(), LabErr
     ))
 }
 
-/// Finds an experiment.
-///
-/// # Errors
-/// The error names the nearest existing experiment.
+/// Finds an experiment. The error names the nearest existing experiment.
 pub fn find(name: &str) -> Result<&'static dyn Experiment, LabError> {
     let cause = || format!("unknown experiment '{name}'");
     by_name(all(), |experiment| experiment.name(), name, cause)

@@ -24,10 +24,7 @@ use justitia_report::{say, Exit};
 /// Name of the page in an experiment's directory.
 pub const REPORT: &str = "report.html";
 
-/// Executes `justitia lab ...`.
-///
-/// # Errors
-/// One line of cause, one of remedy and an exit code; see [`LabError`].
+/// Executes `justitia lab ...`. The error is one line of cause, one of remedy and an exit code; see [`LabError`].
 pub fn main(args: &LabArgs) -> Result<(), LabError> {
     let command = |output: &OutputArgs| command_line(std::env::args(), &output.out);
     match &args.command {
@@ -58,10 +55,8 @@ fn perform(mut plan: Box<dyn Plan>, output: &OutputArgs) -> Result<(), LabError>
     show(&*analysis, out, output.json)
 }
 
-/// Executes all jobs of a plan and writes each new analysis.
-///
-/// # Errors
-/// That of the first guest that failed; what was analyzed before it is written.
+/// Executes all jobs of a plan and writes each new analysis. The error is that of the first guest that
+/// failed; what was analyzed before it is written.
 pub fn collect<W: Write>(
     plan: &mut dyn Plan,
     out: &Path,

@@ -113,11 +113,9 @@ fn obtain_with_kernel(
     Ok((kernel, debs))
 }
 
-/// Builds the module whose sources are in `source` for a kernel, and writes `NAME.ko` to `out`.
-///
-/// # Errors
-/// Environment: the headers or the suite's compiler cannot be obtained or do not run here. Failed: the
-/// compiler rejects the sources; the cause contains its messages.
+/// Builds the module whose sources are in `source` for a kernel, and writes `NAME.ko` to `out`. An
+/// environment error if the headers or the suite's compiler cannot be obtained or do not run here. A failure if the
+/// compiler rejects the sources; its cause contains the messages.
 pub fn build_module(
     architecture: Architecture,
     wanted: &Wanted,

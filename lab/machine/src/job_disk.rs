@@ -33,8 +33,6 @@ pub fn create(path: &Path, job: &[u8]) -> io::Result<()> {
 }
 
 /// Writes a message and makes it durable. The length is written last, so a torn message counts as none.
-///
-/// # Errors
 /// `InvalidInput` when the message does not fit, else the file's error.
 pub fn write_message(file: &File, offset: u64, message: &[u8]) -> io::Result<()> {
     if message.len() as u64 > room(offset) {
@@ -52,10 +50,8 @@ pub fn write_message(file: &File, offset: u64, message: &[u8]) -> io::Result<()>
     file.sync_all()
 }
 
-/// Reads a message; `None` when there is none.
-///
-/// # Errors
-/// `InvalidData` when the length is impossible, else the file's error.
+/// Reads a message; `None` when there is none. `InvalidData` when the length is impossible, else the file's
+/// error.
 pub fn read_message(file: &File, offset: u64) -> io::Result<Option<Vec<u8>>> {
     let mut length = [0; LENGTH_BYTES as usize];
     file.read_exact_at(&mut length, offset)?;

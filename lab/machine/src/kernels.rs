@@ -102,10 +102,8 @@ impl From<Series> for Wanted {
 }
 
 impl Wanted {
-    /// Obtains the kernel, fetching it if necessary.
-    ///
-    /// # Errors
-    /// Environment: it cannot be fetched, or the tree contains no kernel.
+    /// Obtains the kernel, fetching it if necessary. An environment error if it cannot be fetched, or
+    /// if the tree contains no kernel.
     pub fn obtain(
         &self,
         cache: &LockedCache,

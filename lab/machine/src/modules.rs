@@ -20,10 +20,8 @@ pub struct Module {
     pub content: Vec<u8>,
 }
 
-/// The named modules and all their dependencies, dependencies first.
-///
-/// # Errors
-/// An environment error when the kernel neither has a module nor has it built in.
+/// The named modules and all their dependencies, dependencies first. An environment error when the kernel
+/// neither has a module nor has it built in.
 pub fn collect(kernel: &Kernel, names: &[String]) -> Result<Vec<Module>, LabError> {
     let mut ordered = Vec::new();
     let builtin = kernel.builtin_modules();

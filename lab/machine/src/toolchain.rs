@@ -32,9 +32,6 @@ pub(crate) fn is_here(architecture: Architecture, headers: &Path) -> bool {
 }
 
 /// Unpacks the suite's compiler and tools into `tree`, beside the unpacked `headers`.
-///
-/// # Errors
-/// Environment: they cannot be obtained.
 pub(crate) fn install(
     cache: &Cache,
     series: Series,
@@ -82,10 +79,7 @@ pub(crate) fn install(
     Ok(())
 }
 
-/// `make` with these arguments, in the new root.
-///
-/// # Errors
-/// Environment: `unshare` is missing.
+/// `make` with these arguments, in the new root. An environment error if `unshare` is missing.
 pub(crate) fn make(tree: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Command, LabError> {
     let mut command = Command::new(tools::find("unshare")?);
     command

@@ -48,10 +48,8 @@ pub fn check_all() -> Result<(), LabError> {
     }
 }
 
-/// Runs a command to completion, without input, in the C locale.
-///
-/// # Errors
-/// An environment error with the most informative line of its stderr when it fails.
+/// Runs a command to completion, without input, in the C locale. An environment error with the most
+/// informative line of its stderr when it fails.
 pub fn run(command: &mut Command, remedy: &str) -> Result<Output, LabError> {
     let name = Path::new(command.get_program())
         .file_name()

@@ -164,11 +164,8 @@ pub fn prepare(spec: &VmSpec, progress: &mut dyn FnMut(&str)) -> Result<Prepared
     Ok(prepared)
 }
 
-/// Boots a guest with a job and returns its report.
-///
-/// # Errors
-/// Environment (exit code 69): something is missing, or the guest panicked twice or exceeded its time limit.
-/// Failed (1): the guest program gave up.
+/// Boots a guest with a job and returns its report. An environment error (exit code 69) if something is missing,
+/// or the guest panicked twice or exceeded its time limit. A failure (1) if the guest program gave up.
 pub fn run_guest(
     spec: &VmSpec,
     job: &[u8],

@@ -44,9 +44,6 @@ where
     Self: DeserializeOwned,
 {
     /// Parses result.json.
-    ///
-    /// # Errors
-    /// The error says where the text is not a result.
     pub fn parse(text: &str) -> Result<Self, String> {
         let document: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if document.schema > SCHEMA {

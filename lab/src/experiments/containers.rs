@@ -32,9 +32,6 @@ pub struct ContainerSpec {
 }
 
 /// The containers of a command line, with `default` weights unless it names some.
-///
-/// # Errors
-/// A usage error for the first invalid weight, name or option of a container.
 pub fn containers(args: &RunArgs, default: &[u32]) -> Result<Vec<ContainerSpec>, LabError> {
     let weights: Vec<u32> = match args.containers {
         Some(count) => {

@@ -37,9 +37,6 @@ const CLOCK: Clock = Clock::Instructions {
 const AROUND_A_WINDOW_S: u64 = 20;
 
 /// The plan of a command line.
-///
-/// # Errors
-/// A usage error for the first invalid value.
 pub fn plan(args: &OverheadArgs) -> Result<Box<dyn Plan>, LabError> {
     let (series, job) = job(args)?;
     Ok(Box::new(Overhead {

@@ -31,9 +31,6 @@ pub struct Settings {
 
 impl Settings {
     /// Resolves and validates a command line.
-    ///
-    /// # Errors
-    /// A usage error for the first invalid value.
     pub fn from_args(description: &Description, args: &RunArgs) -> Result<Self, LabError> {
         let memory_bytes = args.guest.memory.unwrap_or(description.memory_bytes);
         let workload = (description.workload)(&args.load, memory_bytes)?;

@@ -23,9 +23,6 @@ use justitia_machine::error::LabError;
 pub const FILE: &str = "waits.json";
 
 /// The plan of a command line.
-///
-/// # Errors
-/// A usage error for the first invalid value.
 pub fn plan(args: &WaitsArgs, command: String) -> Result<Box<dyn Plan>, LabError> {
     Ok(Box::new(WaitProfilePlan {
         settings: settings(args)?,

@@ -130,11 +130,8 @@ impl Analysis for Document {
     }
 }
 
-/// The machine for `settings`.
-///
-/// # Errors
-/// Environment: the programs that run in the guest are not beside this one, or the kernel module is needed
-/// and cannot be built here.
+/// The machine for `settings`. An environment error if the programs that run in the guest are not beside
+/// this one, or if the kernel module is needed and cannot be built here.
 pub fn machine(settings: &Settings, progress: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
     let choices = &settings.choices;
     let kernel = choices.kernel_series;

@@ -71,14 +71,8 @@ impl Place {
 /// One kind of load: its parameters and its work.
 pub trait Workload {
     /// Writes the files; not measured.
-    ///
-    /// # Errors
-    /// Invalid parameters, or an I/O error.
     fn prepare(&self, place: &Place) -> Result<()>;
     /// Works until the page says stop, or until the work is done.
-    ///
-    /// # Errors
-    /// An I/O error.
     fn run(&self, place: &Place, page: &Page) -> Result<()>;
     /// True if returning from [`Workload::run`] before a stop means that the work is complete.
     fn ends_by_itself(&self) -> bool {

@@ -26,10 +26,7 @@ impl Lie {
         word(&self)
     }
 
-    /// The container and the lie of `--lie NAME=WHAT`.
-    ///
-    /// # Errors
-    /// There is no such lie; the error names the nearest one.
+    /// The container and the lie of `--lie NAME=WHAT`. An error names the nearest lie.
     pub fn of_option(text: &str) -> Result<(&str, Self), LabError> {
         let (name, what) = text.split_once('=').unwrap_or((text, ""));
         let cause = || format!("--lie {text}: unknown lie '{what}'");

@@ -17,6 +17,8 @@ pub mod table;
 pub mod tables;
 pub mod text;
 
+use std::fmt::Write;
+
 use crate::analysis::residency::FileFigures;
 use crate::analysis::result::{AnalyzedRun, PolicyResult};
 use crate::analysis::weighted::Document;
@@ -42,10 +44,14 @@ pub fn render(document: &Document) -> String {
         body.push_str(&tables::residency(document).html());
     } else if has_responses(document) {
         let note = phases::about_responses();
-        body += &format!("<h2>Step responses</h2>\n<p class=\"note\">{note}</p>\n");
+        let _ = writeln!(
+            body,
+            "<h2>Step responses</h2>\n<p class=\"note\">{note}</p>"
+        );
         body.extend(phases::responses(document).iter().map(Table::html));
     } else if settings.measure == Measure::Phases {
-        body += &format!("<h2>Phases</h2>\n{}", phases::table(document).html());
+        let table = phases::table(document).html();
+        let _ = write!(body, "<h2>Phases</h2>\n{table}");
     } else {
         body.push_str(&figures::by_weight(document));
     }

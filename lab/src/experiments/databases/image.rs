@@ -27,9 +27,6 @@ const LAYOUT: u32 = 1;
 const OVERHEAD_BYTES: u64 = 64 << 20;
 
 /// The image with these databases; made if it is not cached.
-///
-/// # Errors
-/// Those of a guest.
 pub fn obtain(
     job: &PrepareJob,
     database_bytes: u64,

@@ -42,9 +42,6 @@ pub struct Settings {
 
 impl Settings {
     /// Resolves and validates a command line.
-    ///
-    /// # Errors
-    /// A usage error for the first invalid value.
     pub fn from_args(scenario: &Scenario, args: &RunArgs) -> Result<Self, LabError> {
         let defaults = Defaults {
             memory_bytes: scenario.memory_bytes,

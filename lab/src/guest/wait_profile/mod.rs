@@ -43,9 +43,6 @@ const SPIN: &str = "spin_";
 const GRACE: Duration = Duration::from_millis(50);
 
 /// Profiles a group for this many seconds, from now, and prints the report.
-///
-/// # Errors
-/// Those of [`Tracer`].
 pub fn look(group: &Path, seconds: u32) -> Result<()> {
     let tracer = Tracer::start(group)?;
     let begin_ns = monotonic_ns();
@@ -62,10 +59,8 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Attaches the programs for tasks of `group` and the groups below it.
-    ///
-    /// # Errors
-    /// The kernel refuses the programs at the scheduler's tracepoints.
+    /// Attaches the programs for tasks of `group` and the groups below it. Fails if the kernel refuses the
+    /// programs at the scheduler's tracepoints.
     pub fn start(group: &Path) -> Result<Self> {
         let cgroup = fs::metadata(group)
             .with_context(|| format!("cannot look at {}", group.display()))?
