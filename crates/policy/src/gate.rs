@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::decision::Memo;
     use crate::snapshot::Group;
-    use crate::testing::{self, group};
+    use crate::tests::testing::{self, group};
     use proptest::prelude::*;
 
     fn seen(fed: &[(u64, u32)]) -> GateSeen {

@@ -37,7 +37,7 @@ mod share;
 pub mod snapshot;
 mod step;
 #[cfg(test)]
-mod testing;
+mod tests;
 pub mod units;
 mod watch;
 pub mod worth;

@@ -8,7 +8,7 @@ use crate::feedback::activity::Activity;
 use crate::rates::Rates;
 use crate::share;
 use crate::snapshot::{Group, Snapshot};
-use crate::testing::{self, group};
+use crate::tests::testing::{self, group};
 use crate::units::{Limit, Weight};
 
 fn with_gains() -> Served {

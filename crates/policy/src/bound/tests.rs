@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::plan::{Knob, Plan, Reason, Value};
 use crate::snapshot::{GroupId, SharedFile, Snapshot};
 use crate::step::{step, State};
-use crate::testing::{self, apply, group};
+use crate::tests::testing::{self, apply, group};
 use crate::units::{Bytes, Limit, Weight};
 use crate::worth::{Curve, Point};
 

@@ -9,7 +9,7 @@ use crate::color::{Channel, Color, ColorSource, Declared, Standing};
 use crate::config::{Amount, ColorConfig, Mode};
 use crate::plan::{Knob, Plan, Reason, Value};
 use crate::snapshot::{GroupId, Snapshot};
-use crate::testing::{self, apply, group};
+use crate::tests::testing::{self, apply, group};
 use crate::units::Weight;
 use crate::{step, State};
 

@@ -124,7 +124,7 @@ pub(crate) fn stands_at_floor(group: &Group, least: &Least, for_others: Bytes) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::group;
+    use crate::tests::testing::group;
 
     fn holding(other_mib: u64, file_mib: u64) -> Group {
         let mut g = group(1, None, "/g");

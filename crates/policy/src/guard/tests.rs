@@ -4,7 +4,7 @@ use super::*;
 use crate::config::{Amount, Mode};
 use crate::snapshot::Outside;
 use crate::step::step;
-use crate::testing::{group, host};
+use crate::tests::testing::{group, host};
 use crate::units::Limit;
 use crate::units::Weight;
 use crate::State;
@@ -246,7 +246,7 @@ fn while_memory_is_reserved_others_are_limited_at_their_share_and_afterwards_not
         snapshot.groups[0].memory.file_dirty = Some(Bytes::mib(900));
         reserve_for(&mut snapshot, "/g2", 400);
         let (state, plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
-        crate::testing::apply(&mut snapshot, &plan);
+        crate::tests::testing::apply(&mut snapshot, &plan);
         let high = snapshot.groups[0].knobs.high;
         assert!(
             high < Some(Limit::Bytes(Bytes::mib(930))),
@@ -260,7 +260,7 @@ fn while_memory_is_reserved_others_are_limited_at_their_share_and_afterwards_not
         assert!(limited && reclaims(&plan).is_empty());
         snapshot.reservations.clear();
         let (_, plan) = step(&state, &snapshot, &config, Duration::from_secs(1));
-        crate::testing::apply(&mut snapshot, &plan);
+        crate::tests::testing::apply(&mut snapshot, &plan);
         assert_eq!(snapshot.groups[0].knobs.high, Some(Limit::Max), "{mode:?}");
     }
 }
@@ -272,7 +272,7 @@ fn while_the_host_cannot_be_read_a_reservation_moves_no_limit() {
         let mut snapshot = machine(20, &[(900, 20), (0, 0)]);
         reserve_for(&mut snapshot, "/g2", 400);
         let (state, plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
-        crate::testing::apply(&mut snapshot, &plan);
+        crate::tests::testing::apply(&mut snapshot, &plan);
         // The kernel takes what the limit does not leave.
         let high = snapshot.groups[0].knobs.high.and_then(Limit::bytes);
         let memory = &mut snapshot.groups[0].memory;
@@ -295,7 +295,7 @@ fn an_operators_limit_that_comes_back_after_a_reservation_says_that_nothing_cont
         (knobs.high, knobs.operator.high) = (operators, operators);
         reserve_for(&mut snapshot, "/g2", 400);
         let (state, plan) = step(&State::default(), &snapshot, &config, Duration::ZERO);
-        crate::testing::apply(&mut snapshot, &plan);
+        crate::tests::testing::apply(&mut snapshot, &plan);
         assert!(snapshot.groups[0].knobs.high < operators);
         snapshot.reservations.clear();
         let (_, plan) = step(&state, &snapshot, &config, SECOND);
@@ -333,7 +333,7 @@ fn a_group_that_cannot_be_read_keeps_its_limit() {
     reserve_for(&mut snapshot, "/g2", 400);
     let off = Config::default();
     let (state, plan) = step(&State::default(), &snapshot, &off, Duration::ZERO);
-    crate::testing::apply(&mut snapshot, &plan);
+    crate::tests::testing::apply(&mut snapshot, &plan);
     assert!(snapshot.groups[0].knobs.high < Some(Limit::Max));
     snapshot.reservations.clear();
     snapshot.groups[0].memory = crate::snapshot::Memory::default();

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::decision::Memo;
     use crate::snapshot::{Memory, Snapshot};
-    use crate::testing::{self, group};
+    use crate::tests::testing::{self, group};
 
     /// Protections where each group's share of memory is 100 MiB.
     fn protections_of(snapshot: &Snapshot, thresholds: &[Bytes]) -> Vec<Option<Bytes>> {

@@ -99,7 +99,7 @@ mod tests {
     use crate::feedback::activity::Activity;
     use crate::rates::Rates;
     use crate::snapshot::{Group, Memory};
-    use crate::testing::{self, group};
+    use crate::tests::testing::{self, group};
     use crate::units::Limit;
 
     #[test]

@@ -13,7 +13,7 @@ use crate::cost::{CostModel, CostQos};
 use crate::order::OVERCOMMIT;
 use crate::plan::{Knob, Phase, Reason, Value};
 use crate::snapshot::{BlockDevice, GateSeen, Reservation, WeightSource};
-use crate::testing::{self, apply, group};
+use crate::tests::testing::{self, apply, group};
 use crate::units::{Bytes, Limit, Weight};
 use crate::Color;
 

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::decision::Memo;
 use crate::snapshot::Group;
-use crate::testing::{self, group};
+use crate::tests::testing::{self, group};
 
 const MAX_LOSS: f64 = 0.03;
 

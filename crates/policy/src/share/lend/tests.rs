@@ -6,7 +6,7 @@ use super::*;
 use crate::decision::Memo;
 use crate::rates::Rates;
 use crate::snapshot::{Group, GroupId, Memory};
-use crate::testing::{self, group};
+use crate::tests::testing::{self, group};
 use crate::units::{Limit, Weight};
 use crate::worth::{Point, SLACK};
 

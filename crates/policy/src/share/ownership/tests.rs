@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::decision::Memo;
 use crate::snapshot::Snapshot;
-use crate::testing::group;
+use crate::tests::testing::group;
 use crate::units::Weight;
 
 /// Leaves with these weights and this much page cache, IDs from 1, all below the root.

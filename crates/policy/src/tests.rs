@@ -1,0 +1,3 @@
+//! Tests of several modules share these.
+
+pub(crate) mod testing;
