@@ -17,22 +17,33 @@ pub struct BarSeries {
     pub ranges: Vec<Option<Range>>,
 }
 
-/// Highest value or end of a range in a set of bars.
-pub fn highest(series: &[BarSeries]) -> f64 {
-    let values = series.iter().flat_map(|s| s.values.iter().flatten());
-    let ranges = series.iter().flat_map(|s| s.ranges.iter().flatten());
-    let ends = ranges.map(|range| &range.max);
-    values.chain(ends).copied().fold(0.0, f64::max)
+/// Grouped bars, one group per category, with the ideal as a dashed line.
+#[derive(Debug)]
+pub struct Bars {
+    pub title: String,
+    pub categories: Vec<String>,
+    pub ideal: Vec<f64>,
+    pub series: Vec<BarSeries>,
 }
 
-/// Grouped bars, one group per category, with the ideal as a dashed line.
-pub fn bars(
-    title: &str,
-    categories: &[String],
-    ideal: &[f64],
-    series: &[BarSeries],
-    y_max: f64,
-) -> String {
+impl Bars {
+    /// The highest value, end of a range or ideal.
+    pub fn highest(&self) -> f64 {
+        let values = self.series.iter().flat_map(|s| s.values.iter().flatten());
+        let ranges = self.series.iter().flat_map(|s| s.ranges.iter().flatten());
+        let ends = ranges.map(|range| &range.max);
+        let all = values.chain(ends).chain(&self.ideal);
+        all.copied().fold(0.0, f64::max)
+    }
+}
+
+pub fn bars(chart: &Bars, y_max: f64) -> String {
+    let Bars {
+        title,
+        categories,
+        ideal,
+        series,
+    } = chart;
     let scale = ticks(y_max, 5);
     let top = scale.last().copied().unwrap_or(1.0);
     let groups = categories.len() as f64;
@@ -226,13 +237,13 @@ mod tests {
             values: vec![Some(1.0), None],
             ranges: vec![Some(Range { min: 0.9, max: 1.1 }), None],
         };
-        let svg = bars(
-            "t",
-            &["100".into(), "200".into()],
-            &[1.0, 2.0],
-            &[series],
-            2.0,
-        );
+        let chart = Bars {
+            title: "t".into(),
+            categories: vec!["100".into(), "200".into()],
+            ideal: vec![1.0, 2.0],
+            series: vec![series],
+        };
+        let svg = bars(&chart, 2.0);
         assert_eq!(svg.matches("class=\"bar\"").count(), 1);
         assert_eq!(svg.matches("class=\"whisker\"").count(), 1);
         assert!(svg.contains("a &amp; b: 1.00, unknown"));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::charts::{self, bars, highest, BarSeries, Layer};
+use super::charts::{self, bars, BarSeries, Bars, Layer};
 use super::html::{details, escape, fixed, legend_entry, number};
 use super::style::container_color;
 use super::table::Cell;
@@ -10,7 +10,7 @@ use super::{representative, window_words};
 use crate::analysis::aggregate::Range;
 use crate::analysis::ideal;
 use crate::analysis::record::RunRecord;
-use crate::analysis::result::AnalyzedRun;
+use crate::analysis::result::{AnalyzedRun, PolicyResult};
 use crate::analysis::weighted::Document;
 use crate::experiments::paper::{self, PaperFigure};
 use crate::experiments::Measure;
@@ -30,25 +30,17 @@ fn smoothing_s(measure: Measure) -> f64 {
 pub fn by_weight(document: &Document) -> String {
     let settings = &document.environment.settings;
     let weights: Vec<u32> = settings.containers.iter().map(|c| c.weight).collect();
-    let ours = our_bars(document);
-    let first = document.in_order().next();
-    let first = first
-        .iter()
-        .flat_map(|(_, result)| &result.figures.containers);
-    let ideal: Vec<f64> = first.filter_map(|c| c.ideal_normalized).collect();
     let published = paper::figures(&document.experiment, &weights);
-    let drawn: Vec<(&PaperFigure, Vec<BarSeries>)> = published
+    let (drawn, described): (Vec<&PaperFigure>, Vec<_>) = published
         .iter()
-        .map(|figure| (*figure, paper_bars(figure)))
-        .filter(|(_, series)| !series.is_empty())
-        .collect();
-    let top = drawn
-        .iter()
-        .flat_map(|(figure, _)| ideal_of(figure))
-        .chain(drawn.iter().map(|(_, series)| highest(series)))
-        .chain([highest(&ours)])
-        .chain(ideal.iter().copied())
-        .fold(1.0, f64::max);
+        .partition(|figure| figure.series.iter().any(|s| !s.normalized.is_empty()));
+    let theirs = drawn.iter().map(|figure| {
+        let caption = format!("{}. {}", figure.caption, pv_words(figure));
+        (paper_bars(figure), caption)
+    });
+    let charts: Vec<(Bars, String)> = theirs.chain([our_bars(document, &weights)]).collect();
+    let top = charts.iter().map(|(bars, _)| bars.highest());
+    let top = top.fold(1.0, f64::max);
     let mut html = String::from("<h2>Bandwidth by weight</h2>\n");
     let _ = writeln!(
         html,
@@ -57,39 +49,18 @@ pub fn by_weight(document: &Document) -> String {
         window_words(document),
         if settings.choices.runs > 1 { "Thin lines span the runs." } else { "" }
     );
-    for (figure, series) in &drawn {
-        let categories: Vec<String> = figure.weights.iter().map(u32::to_string).collect();
-        let ideal = ideal_of(figure);
-        let title = format!("The paper's figure {}", figure.number);
-        figure_markup(
-            &mut html,
-            &title,
-            &bars(&title, &categories, &ideal, series, top),
-            &legend(series),
-            &format!("{}. {}", figure.caption, pv_words(figure)),
+    for (chart, caption) in &charts {
+        let _ = writeln!(
+            html,
+            "<figure><h3>{}</h3>{}{}<figcaption>{}</figcaption></figure>",
+            escape(&chart.title),
+            legend(&chart.series),
+            bars(chart, top),
+            escape(caption)
         );
     }
-    let categories: Vec<String> = weights.iter().map(u32::to_string).collect();
-    let title = format!("Measured here, Linux {}", document.kernel);
-    let pvs: Vec<String> = document
-        .in_order()
-        .map(|(policy, result)| format!("{} {}", policy.name(), number(result.figures.pv, 2)))
-        .collect();
-    figure_markup(
-        &mut html,
-        &title,
-        &bars(&title, &categories, &ideal, &ours, top),
-        &legend(&ours),
-        &format!(
-            "Reads and writes of all containers. PV: {}.",
-            pvs.join(", ")
-        ),
-    );
     html.push_str("</div>\n");
-    for figure in published
-        .iter()
-        .filter(|figure| paper_bars(figure).is_empty())
-    {
+    for figure in described {
         let _ = writeln!(
             html,
             "<p class=\"note\">The paper's figure {}, whose bars its text does not give. {}. {}</p>",
@@ -104,49 +75,61 @@ pub fn by_weight(document: &Document) -> String {
     html
 }
 
-fn our_bars(document: &Document) -> Vec<BarSeries> {
-    document
+fn our_bars(document: &Document, weights: &[u32]) -> (Bars, String) {
+    let first = document.in_order().next();
+    let first = first
+        .iter()
+        .flat_map(|(_, result)| &result.figures.containers);
+    let series = |(policy, result): (Policy, &PolicyResult)| BarSeries {
+        label: policy.name().to_owned(),
+        color: policy.name().to_owned(),
+        values: result
+            .figures
+            .containers
+            .iter()
+            .map(|c| c.normalized)
+            .collect(),
+        ranges: (0..result.figures.containers.len())
+            .map(|i| {
+                let containers = result.runs.iter().map(|run| run.figures.containers.get(i));
+                Range::of(containers.map(|container| container?.normalized))
+            })
+            .collect(),
+    };
+    let chart = Bars {
+        title: format!("Measured here, Linux {}", document.kernel),
+        categories: weights.iter().map(u32::to_string).collect(),
+        ideal: first.filter_map(|c| c.ideal_normalized).collect(),
+        series: document.in_order().map(series).collect(),
+    };
+    let pvs: Vec<String> = document
         .in_order()
-        .map(|(policy, result)| BarSeries {
-            label: policy.name().to_owned(),
-            color: policy.name().to_owned(),
-            values: result
-                .figures
-                .containers
-                .iter()
-                .map(|c| c.normalized)
-                .collect(),
-            ranges: (0..result.figures.containers.len())
-                .map(|i| {
-                    let containers = result.runs.iter().map(|run| run.figures.containers.get(i));
-                    Range::of(containers.map(|container| container?.normalized))
-                })
-                .collect(),
-        })
-        .collect()
+        .map(|(policy, result)| format!("{} {}", policy.name(), number(result.figures.pv, 2)))
+        .collect();
+    let pvs = pvs.join(", ");
+    (
+        chart,
+        format!("Reads and writes of all containers. PV: {pvs}."),
+    )
 }
 
-fn paper_bars(figure: &PaperFigure) -> Vec<BarSeries> {
-    figure
-        .series
-        .iter()
-        .filter(|series| !series.normalized.is_empty())
-        .map(|series| BarSeries {
-            label: series.label.to_owned(),
-            color: series.color.to_owned(),
-            values: series.normalized.iter().copied().map(Some).collect(),
-            ranges: Vec::new(),
-        })
-        .collect()
-}
-
-fn ideal_of(figure: &PaperFigure) -> Vec<f64> {
+fn paper_bars(figure: &PaperFigure) -> Bars {
     let lowest = figure.weights.iter().copied().min().unwrap_or(1);
-    figure
-        .weights
-        .iter()
-        .map(|&weight| f64::from(weight) / f64::from(lowest))
-        .collect()
+    let ratio = |&weight: &u32| f64::from(weight) / f64::from(lowest);
+    let drawn = figure.series.iter().filter(|s| !s.normalized.is_empty());
+    Bars {
+        title: format!("The paper's figure {}", figure.number),
+        categories: figure.weights.iter().map(u32::to_string).collect(),
+        ideal: figure.weights.iter().map(ratio).collect(),
+        series: drawn
+            .map(|series| BarSeries {
+                label: series.label.to_owned(),
+                color: series.color.to_owned(),
+                values: series.normalized.iter().copied().map(Some).collect(),
+                ranges: Vec::new(),
+            })
+            .collect(),
+    }
 }
 
 fn pv_words(figure: &PaperFigure) -> String {
@@ -164,15 +147,6 @@ fn legend(series: &[BarSeries]) -> String {
         .map(|one| legend_entry(&format!("--{}", one.color), &one.label));
     let colors: String = colors.collect();
     format!("<ul class=\"legend\">{colors}<li><i class=\"dash\"></i>ideal</li></ul>")
-}
-
-fn figure_markup(html: &mut String, title: &str, svg: &str, legend: &str, caption: &str) {
-    let _ = writeln!(
-        html,
-        "<figure><h3>{}</h3>{legend}{svg}<figcaption>{}</figcaption></figure>",
-        escape(title),
-        escape(caption)
-    );
 }
 
 /// Bandwidth over time, stacked by container, one panel per policy on one scale.
