@@ -78,18 +78,42 @@ fn event_table(policy: Policy, event: &EventFigures) -> Table {
             runs(|run| percent(run.outside, 0)),
         ]);
     }
-    let (together, all) = event.settled();
-    let last_s = event.settled_s().map(|s| fixed(s, 0));
     table.row([
         "the worst".into(),
         "".into(),
-        last_s
-            .unwrap_or_else(|| format!("{together} of {all} settled"))
-            .into(),
+        last_settled(event).into(),
         Cell::percent(event.overshoot(), 0),
         "".into(),
     ]);
     table
+}
+
+/// The responses of all groups together, policies side by side.
+pub fn worst_responses(document: &Document) -> Table {
+    let results = || document.in_order().map(|(_, result)| &result.responses);
+    let policies = document.in_order().map(|(policy, _)| Cell::Policy(policy));
+    let head = [Cell::from("event")].into_iter().chain(policies);
+    let mut table = Table::new("All settled after seconds, and greatest overshoot", head);
+    for (i, event) in results().next().into_iter().flatten().enumerate() {
+        let name = format!("{}, {} s windows", event.event, fixed(event.window_s, 0));
+        let cells = results().map(|events| {
+            let words = |event: &EventFigures| {
+                format!("{}, {}", last_settled(event), percent(event.overshoot(), 0))
+            };
+            events
+                .get(i)
+                .map_or_else(|| "–".into(), |event| words(event).into())
+        });
+        table.row([name.into()].into_iter().chain(cells));
+    }
+    table
+}
+
+/// Seconds until the last group settled, or how many did.
+fn last_settled(event: &EventFigures) -> String {
+    let (settled, all) = event.settled();
+    let last_s = event.settled_s().map(|s| fixed(s, 0));
+    last_s.unwrap_or_else(|| format!("{settled} of {all} settled"))
 }
 
 fn settled(settled_s: Option<f64>) -> String {

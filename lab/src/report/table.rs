@@ -164,8 +164,8 @@ impl Table {
         details(open, &summary.html(), &self.html())
     }
 
-    /// The table for a terminal: every column is as wide as its widest cell, the first one flush left, the
-    /// others flush right.
+    /// The table for a terminal: every column is as wide as its widest cell. Names are flush left, numbers flush
+    /// right.
     pub fn text(&self) -> String {
         let lines = std::iter::once(&self.head).chain(&self.rows);
         let lines = lines.map(|cells| cells.iter().map(Cell::text).collect());
@@ -176,11 +176,14 @@ impl Table {
                 *width = cell.chars().count().max(*width);
             }
         }
+        let is_word = |cell: &String| cell.starts_with(char::is_alphabetic);
+        let is_name = |i: usize| lines.iter().filter_map(|line| line.get(i)).all(is_word);
         let mut text = format!("{}\n", self.caption);
         for line in &lines {
             for (i, (cell, &width)) in line.iter().zip(&widths).enumerate() {
                 let _ = match i {
                     0 => write!(text, "{cell:<width$}"),
+                    _ if is_name(i) => write!(text, "  {cell:<width$}"),
                     _ => write!(text, "  {cell:>width$}"),
                 };
             }

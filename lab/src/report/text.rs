@@ -15,7 +15,7 @@ pub fn render(document: &Document) -> String {
     let mut all = vec![containers(document)];
     match document.environment.settings.measure {
         Measure::Residency => all.push(tables::residency(document)),
-        _ if has_responses(document) => all.extend(phases::responses(document)),
+        _ if has_responses(document) => all.push(phases::worst_responses(document)),
         Measure::Phases => all.push(phases::table(document)),
         Measure::Window | Measure::Completion => {}
     }
@@ -144,7 +144,7 @@ mod tests {
         for (line, words) in [
             ("startup", "pressed"),
             ("sharing", "shared file"),
-            ("responses --runs 2", "reweighted"),
+            ("responses --runs 2", "newcomer, 10 s windows"),
         ] {
             let text = render(&fixture::document(line));
             assert!(text.contains(words), "{text}");

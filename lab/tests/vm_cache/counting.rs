@@ -102,13 +102,13 @@ fn the_cost_of_counting() {
         for (at, (bytes, mib)) in REQUESTS.into_iter().enumerate() {
             let requests = mib as f64 * MIB / bytes as f64;
             let clocked = Clocked::start();
-            let before = (programs(image_cache.0.id()), cpu(guest.child.id()));
+            let before = (programs(image_cache.0.id()), cpu(guest.child.0.id()));
             // Bypasses the guest's cache: each request goes to the host.
             guest.run(&format!(
                 "fio --name=r --filename=$data --rw=randread --direct=1 --bs={bytes} \
                  --size={READ_BYTES} --io_size={mib}m --randseed=7 >/dev/null"
             ));
-            let after = (programs(image_cache.0.id()), cpu(guest.child.id()));
+            let after = (programs(image_cache.0.id()), cpu(guest.child.0.id()));
             drop(clocked);
             let [ns, runs] = [0, 1].map(|at: usize| (after.0[at] - before.0[at]) as f64);
             let qemu_ns = after.1 - before.1;

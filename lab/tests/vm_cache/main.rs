@@ -68,7 +68,7 @@ const WORKLOADS: [(&str, &str); 5] = [
 const POLICIES: [&str; 3] = ["default", "none", "justitia"];
 
 struct Guest {
-    child: Child,
+    child: Killed,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
 }
@@ -93,7 +93,7 @@ impl Guest {
         let mut guest = Guest {
             stdin: child.stdin.take().unwrap(),
             stdout: BufReader::new(child.stdout.take().unwrap()),
-            child,
+            child: Killed(child),
         };
         guest.answer();
         guest
@@ -132,10 +132,13 @@ fn rounds() -> u32 {
     std::env::var("JUSTITIA_TEST_ROUNDS").map_or(3, |n| n.parse().unwrap())
 }
 
-impl Drop for Guest {
+/// A process that is killed when dropped.
+struct Killed(Child);
+
+impl Drop for Killed {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -252,13 +255,13 @@ fn measure(setup: &Setup, policy: &str, workload: &str) -> Figures {
     let mut guest = Guest::boot(&setup.machine, cache_of(policy));
     let _image_cache =
         (policy == "justitia").then(|| ImageCache::start(&setup.justitia, &setup.dir));
-    let before = disk_bytes(guest.child.id());
+    let before = disk_bytes(guest.child.0.id());
     let sampler = Sampler::start(&setup.resident, image);
     let began = Instant::now();
     guest.run(workload);
     let seconds = began.elapsed().as_secs_f64();
     let mean = sampler.mean();
-    let disk = disk_bytes(guest.child.id()) - before;
+    let disk = disk_bytes(guest.child.0.id()) - before;
     // Pages that were read ahead and never requested are dropped after three quiet seconds.
     sleep(Duration::from_secs(6));
     let host = host_pages(&setup.resident, image);

@@ -141,7 +141,7 @@ fn both(setup: &Setup, long: &Path, policy: &str) -> [Figures; 2] {
     let group = Group::new();
     let mut guests = images.map(|image| {
         let guest = Guest::boot(&setup.machine_of(image), cache_of(policy));
-        group.add(guest.child.id());
+        group.add(guest.child.0.id());
         guest
     });
     // The guests' caches are full, so all their memory is allocated.
@@ -154,7 +154,7 @@ fn both(setup: &Setup, long: &Path, policy: &str) -> [Figures; 2] {
         (policy == "justitia").then(|| ImageCache::start(&setup.justitia, &setup.dir));
     let read = [AtomicU64::new(0), AtomicU64::new(0)];
     let stop = AtomicBool::new(false);
-    let pids = [0, 1].map(|at: usize| guests[at].child.id());
+    let pids = [0, 1].map(|at: usize| guests[at].child.0.id());
     let figures = thread::scope(|scope| {
         for ((guest, read), mib) in guests.iter_mut().zip(&read).zip([192, LONG_BYTES >> 20]) {
             let stop = &stop;

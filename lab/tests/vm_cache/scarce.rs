@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::pressure::read_on;
 use crate::setup::fill;
-use crate::{drop_cached, setup, Guest, ImageCache, Setup, MIB};
+use crate::{drop_cached, setup, Guest, ImageCache, Killed, Setup, MIB};
 
 /// Free memory plus page cache.
 const LEFT_BYTES: u64 = 1536 << 20;
@@ -79,7 +79,7 @@ fn the_process_that_takes_memory() {
 }
 
 /// The process that makes memory scarce.
-struct Taker(Child);
+struct Taker(Killed);
 
 impl Taker {
     fn start() -> Taker {
@@ -92,7 +92,7 @@ impl Taker {
             .spawn()
             .unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let taker = Taker(child);
+        let taker = Taker(Killed(child));
         let mut line = String::new();
         while !line.ends_with("@done\n") {
             line.clear();
@@ -102,14 +102,7 @@ impl Taker {
     }
 
     fn is_there(&mut self) -> bool {
-        self.0.try_wait().unwrap().is_none()
-    }
-}
-
-impl Drop for Taker {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.0 .0.try_wait().unwrap().is_none()
     }
 }
 
@@ -133,7 +126,7 @@ struct Moment {
 
 /// `justitia vm --json`, once a second.
 struct Watcher {
-    child: Child,
+    _child: Killed,
     stdout: BufReader<ChildStdout>,
 }
 
@@ -146,7 +139,10 @@ impl Watcher {
             .spawn()
             .unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        Watcher { child, stdout }
+        Watcher {
+            _child: Killed(child),
+            stdout,
+        }
     }
 
     fn look(&mut self, began: Instant, pids: [u32; 2], read: &[AtomicU64; 2]) -> Moment {
@@ -174,18 +170,11 @@ impl Watcher {
     }
 }
 
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn watch(setup: &Setup, long: &Path, policy: &str, taker: &mut Taker) -> Vec<Moment> {
     let images = [setup.image.as_path(), long];
     images.into_iter().for_each(drop_cached);
     let mut guests = images.map(|image| Guest::boot(&setup.machine_of(image), "writeback"));
-    let pids = [0, 1].map(|at: usize| guests[at].child.id());
+    let pids = [0, 1].map(|at: usize| guests[at].child.0.id());
     let weights = pids.map(|pid| format!("--weight=qemu-{pid}=10000"));
     let [again, stream] = &weights;
     let arguments = ["--policy", policy, again.as_str(), stream.as_str()];
