@@ -147,7 +147,7 @@ type Modules = BTreeMap<String, Module>;
 
 fn modules(src: &str) -> Modules {
     let mut sources = files(src, ".rs");
-    sources.retain(|(name, _)| !name.contains("tests") && !name.ends_with("testing.rs"));
+    sources.retain(|(name, _)| !name.contains("tests"));
     let mut modules = Modules::new();
     for (name, text) in sources {
         let path = name[src.len() + 1..].trim_end_matches(".rs");
