@@ -8,11 +8,19 @@
 //! The kernel's model of a disk is linear (`block/blk-iocost.c`): a request costs a fixed time plus a time
 //! per byte. Both are learned from the disk under load, without a benchmark. While the disk is *saturated*
 //! (busy all the time), its throughput is its capacity. Large requests show the time per byte; small ones
-//! show the remaining time per request. The largest throughput counts, and it decays slowly.
+//! show the remaining time per request. The largest throughput counts, and it decays slowly. Small requests alone say
+//! nothing of the time per byte: until others were seen, it is that of a disk faster than any.
 //!
 //! The model need not be exact. `io.cost.qos` lets the kernel run slower or faster than the model: faster
 //! while requests wait for io.cost and the disk meets its latency target, slower while it misses the target. The
-//! target follows from the model: the time of a few requests. If groups contend and use what io.cost grants
+//! target follows from the model: the time of a few requests.
+//!
+//! Neither may a model hold a disk back for which it is far too slow: one learned from few requests in flight, or from
+//! seeks, before a scan. io.cost holds back the whole host, whether or not groups contend. A kernel that is at its
+//! highest speed and whose groups use what it grants therefore gets a model of twice the speed at once, and again. The
+//! model returns in the same steps, once the kernel runs a saturated disk slower than such a model.
+//!
+//! If groups contend and use what io.cost grants
 //! (`cost.usage`), the kernel runs slower than the model and the disk delivers less than its capacity, io.cost is
 //! relaxed after [`RELAX_S`] seconds: the target is doubled, and the lowest speed rises. The latter is for disks with
 //! few tags: the kernel also runs slower while requests wait for a tag.
@@ -24,6 +32,7 @@
 //!   for [`LEARN_S`] seconds.
 //! - Each write makes the kernel wait until no request is in flight. A model is therefore corrected only if
 //!   it is wrong by more than the factor [`WORTH`], and a learned one at most once in [`PAUSE_S`] seconds.
+//! - No disk that groups use is slower for long because of its model, given or learned, contention or not.
 //! - A disk that io.cost slows down gets a larger latency target, up to [`LATENCY_US`], and in the end runs at
 //!   least at the speed of the model.
 //!
@@ -51,6 +60,8 @@ const LEARN_S: f64 = 3.0;
 const LARGE: f64 = 65536.0;
 /// Requests of at most this many bytes show the time per request.
 const SMALL: f64 = 16384.0;
+/// Bytes per second of a disk that has served small requests only. No disk is faster.
+const FAST: f64 = 16e9;
 /// Part of a capacity that decays in each second in which the saturated disk delivers less.
 const FADE: f64 = 0.002;
 /// Time constant of the rates, seconds, so that a burst into the disk's own cache is not taken for capacity.
@@ -66,6 +77,9 @@ const PAGE: f64 = 4096.0;
 const SLOWEST: u32 = 6500;
 const RISE: u32 = 3500;
 const FASTEST: u32 = 40_000;
+/// Speed from which the kernel counts as at its highest, and largest number of doublings of a model.
+const AT_FASTEST: u32 = FASTEST / 100 * 95;
+const DOUBLED: u32 = 10;
 /// Part of the requests that must meet the latency target, hundredths of a percent.
 const IN_TIME: u32 = 9000;
 /// While the kernel runs slower than the model, a disk of whose capacity less than this part is used is slowed
@@ -73,7 +87,8 @@ const IN_TIME: u32 = 9000;
 const SLOWED: f64 = 0.95;
 /// While io.cost holds requests back, groups use at least this part of the time that it grants.
 const GRANTED: f64 = 0.75;
-/// Seconds of being slowed down before a relaxation, and the largest number of relaxations.
+/// Seconds of being slowed down before a relaxation or a step back of a doubled model, and the largest number of
+/// relaxations.
 const RELAX_S: f64 = 3.0;
 const RELAXED: u32 = 6;
 /// Bytes of a large request. The kernel merges contiguous pages up to `max_sectors_kb`, 512 or 1280 KiB on most
@@ -105,6 +120,8 @@ pub(crate) struct DiskMemo {
     slowed_s: f64,
     /// Number of relaxations.
     relaxed: u32,
+    /// Times that its model is doubled.
+    doubled: u32,
 }
 
 /// Smoothed rates of a disk, per second.
@@ -117,10 +134,10 @@ struct DiskRates {
     busy: f64,
 }
 
-/// Capacity of one direction: reads or writes.
+/// Capacity of one direction: reads or writes. The default: nothing was seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Capacity {
-    /// 0: unknown.
+    /// 0: no requests were seen that show it.
     bytes_per_s: f64,
     /// Time per request in addition to that of its bytes, seconds; `None`: unknown, taken as zero.
     request_s: Option<f64>,
@@ -160,9 +177,11 @@ impl Capacity {
         if size >= LARGE {
             self.bytes_per_s *= 1.0 - FADE * elapsed_s;
         }
-        self.bytes_per_s = self.bytes_per_s.max(bytes_per_s);
+        if size > SMALL || self.bytes_per_s > 0.0 {
+            self.bytes_per_s = self.bytes_per_s.max(bytes_per_s);
+        }
         if size <= SMALL {
-            let seen = (1.0 / requests_per_s - size / self.bytes_per_s).max(0.0);
+            let seen = (1.0 / requests_per_s - size / speed(self.bytes_per_s)).max(0.0);
             let least = self.request_s.map(|least| least * (1.0 + FADE * elapsed_s));
             self.request_s = Some(least.map_or(seen, |least| least.min(seen)));
         }
@@ -170,8 +189,18 @@ impl Capacity {
 
     /// Bytes per second, and requests of one page per second.
     fn numbers(self) -> (u64, u64) {
-        let request_s = self.request_s.unwrap_or_default() + PAGE / self.bytes_per_s;
-        (self.bytes_per_s as u64, (1.0 / request_s) as u64)
+        let bytes_per_s = speed(self.bytes_per_s);
+        let request_s = self.request_s.unwrap_or_default() + PAGE / bytes_per_s;
+        (bytes_per_s as u64, (1.0 / request_s) as u64)
+    }
+}
+
+/// The capacity, or that of a disk faster than any if it is unknown.
+fn speed(bytes_per_s: f64) -> f64 {
+    if bytes_per_s > 0.0 {
+        bytes_per_s
+    } else {
+        FAST
     }
 }
 
@@ -203,19 +232,30 @@ impl DiskMemo {
         } else if contended {
             memo.off_s += elapsed_s;
         }
+        let bytes = rates.read_bytes + rates.write_bytes;
+        let works = bytes > 0.0 && rates.requests > 0.0;
+        let saturated = works && new.busy.min(rates.busy) >= SATURATED;
         // io.cost may keep the disk idle, so this does not ask whether the disk is saturated. The kernel leaves the
         // vrate where the last burst left it; on a disk in light use a low one slows nobody down.
         let granted = self.cost_used_us.zip(disk.cost_used_us);
         let granted = granted.map(|(then, now)| now.saturating_sub(then) as f64 / 1e6);
-        let used_up = granted.is_none_or(|used_s| used_s >= GRANTED * elapsed_s);
-        let slower = contended && used_up && disk.vrate.is_some_and(|vrate| vrate < 9500);
-        memo.slowed_s = if memo.held && slower && memo.used(rates, disk.given_model) < SLOWED {
+        let used_up = granted.map(|used_s| used_s >= GRANTED * elapsed_s);
+        let slower = memo.held && contended && disk.vrate.is_some_and(|vrate| vrate < 9500);
+        let back = saturated && memo.doubled > 0;
+        let slowed = used_up.unwrap_or(true) && memo.used(rates, disk.given_model) < SLOWED;
+        memo.slowed_s = if slower && (back || slowed) {
             memo.slowed_s + elapsed_s
         } else {
             0.0
         };
-        let bytes = rates.read_bytes + rates.write_bytes;
-        if new.busy.min(rates.busy) < SATURATED || bytes <= 0.0 || rates.requests <= 0.0 {
+        let fastest = memo.held && disk.vrate.is_some_and(|vrate| vrate >= AT_FASTEST);
+        if fastest && used_up == Some(true) {
+            memo.doubled = (memo.doubled + 1).min(DOUBLED);
+        } else if back && memo.slowed_s >= RELAX_S {
+            memo.slowed_s = 0.0;
+            memo.doubled -= 1;
+        }
+        if !saturated {
             return memo;
         }
         memo.saturated_s += elapsed_s;
@@ -233,7 +273,8 @@ impl DiskMemo {
     /// Part of the disk's capacity that these rates use. A disk with a given model may have learned nothing.
     fn used(&self, rates: DiskRates, given: Option<CostModel>) -> f64 {
         let bps = given.map_or(0, |given| given.rbps.max(given.wbps)) as f64;
-        let bytes_per_s = self.read.bytes_per_s.max(self.write.bytes_per_s).max(bps);
+        let seen = self.read.bytes_per_s.max(self.write.bytes_per_s);
+        let bytes_per_s = speed(seen.max(bps));
         let of_given = |given: CostModel| {
             let iops = given.rrandiops.max(given.wrandiops);
             (1.0 / iops as f64 - PAGE / bps).max(0.0)
@@ -250,8 +291,13 @@ impl DiskMemo {
             return None;
         }
         // A direction that was not observed takes the capacity of the other one.
-        let known =
-            |one: Capacity, other: Capacity| if one.bytes_per_s > 0.0 { one } else { other };
+        let known = |one, other| {
+            if one == Capacity::default() {
+                other
+            } else {
+                one
+            }
+        };
         let (rbps, riops) = known(self.read, self.write).numbers();
         let (wbps, wiops) = known(self.write, self.read).numbers();
         let model = CostModel {
@@ -267,13 +313,17 @@ impl DiskMemo {
     }
 }
 
+/// Seconds that a large request takes.
+fn large_s(bps: u64, iops: u64) -> f64 {
+    (LARGEST - PAGE) / bps as f64 + 1.0 / iops as f64
+}
+
 /// `io.cost.qos` for this model after this many relaxations.
 fn qos(model: &CostModel, relaxed: u32) -> CostQos {
     // A request may wait in the disk behind a few large ones.
     let in_time = |bps: u64, iops: u64| {
-        let request_s = LARGEST / bps as f64 + 1.0 / iops as f64;
         let few = 4.0 * f64::from(1 << relaxed);
-        (few * request_s * 1e6).clamp(LATENCY_US.0, LATENCY_US.1) as u32
+        (few * large_s(bps, iops) * 1e6).clamp(LATENCY_US.0, LATENCY_US.1) as u32
     };
     CostQos {
         enable: true,
@@ -284,6 +334,20 @@ fn qos(model: &CostModel, relaxed: u32) -> CostQos {
         wlat_us: in_time(model.wbps, model.wrandiops),
         min: (SLOWEST + RISE * relaxed).min(10_000),
         max: FASTEST,
+    }
+}
+
+/// This model, so many times doubled.
+fn doubled(model: CostModel, times: u32) -> CostModel {
+    let more = |number: u64| number.saturating_mul(1 << times);
+    CostModel {
+        user: model.user,
+        rbps: more(model.rbps),
+        rseqiops: more(model.rseqiops),
+        rrandiops: more(model.rrandiops),
+        wbps: more(model.wbps),
+        wseqiops: more(model.wseqiops),
+        wrandiops: more(model.wrandiops),
     }
 }
 
@@ -350,15 +414,16 @@ pub(crate) fn serve(
             writes.extend(on.then(|| off(disk, qos_now)));
         } else if let Some(model) = model.filter(|_| serve && !others && !disk.foreign) {
             let due = memo.written_s >= PAUSE_S || disk.given_model.is_some();
-            let wrong = due && worth(&model_now, &model);
+            let due = due || memo.doubled != before.doubled;
+            let wrong = due && worth(&model_now, &doubled(model, memo.doubled));
             if !memo.held || !qos_now.enable || wrong {
                 memo.held = true;
                 memo.written_s = 0.0;
-                writes.extend(both(disk, model, memo.relaxed));
+                writes.extend(both(disk, model, &memo));
             } else if memo.slowed_s >= RELAX_S && memo.relaxed < RELAXED {
                 memo.slowed_s = 0.0;
                 memo.relaxed += 1;
-                let [_, qos] = both(disk, model_now, memo.relaxed);
+                let [_, qos] = both(disk, model, &memo);
                 writes.push(qos);
             }
         }
@@ -417,10 +482,15 @@ fn off(disk: &BlockDevice, now: CostQos) -> Write {
     }
 }
 
-/// Both writes, the model first: io.cost is never on with a model that the kernel guessed.
-fn both(disk: &BlockDevice, model: CostModel, relaxed: u32) -> [Write; 2] {
+/// Both writes, the model first: io.cost is never on with a model that the kernel guessed. The latency target is that
+/// of the model as it was given or learned.
+fn both(disk: &BlockDevice, model: CostModel, memo: &DiskMemo) -> [Write; 2] {
+    let qos = qos(&model, memo.relaxed);
+    let model = doubled(model, memo.doubled);
+    let (rbps, wbps) = (model.rbps, model.wbps);
+    let large_s = large_s(rbps, model.rrandiops).min(large_s(wbps, model.wrandiops));
     let reason = Reason::ServeByWeight {
-        bytes_per_s: model.rbps.max(model.wbps),
+        bytes_per_s: (LARGEST / large_s) as u64,
     };
     let write = |knob, value| Write {
         group: disk.id,
@@ -430,7 +500,7 @@ fn both(disk: &BlockDevice, model: CostModel, relaxed: u32) -> [Write; 2] {
     };
     [
         write(Knob::IoCostModel, Value::CostModel(model)),
-        write(Knob::IoCostQos, Value::CostQos(qos(&model, relaxed))),
+        write(Knob::IoCostQos, Value::CostQos(qos)),
     ]
 }
 

@@ -51,7 +51,7 @@ pub enum Reason {
     WeightsMustHold,
     /// Groups contend: io.cost serves the disk by weight, alone or beside BFQ.
     ServeByWeight {
-        /// The larger bandwidth of the disk's model.
+        /// The larger bandwidth of large requests in the disk's model.
         bytes_per_s: u64,
     },
     /// The group holds more page cache than its share, and the reserve of free memory is not kept.

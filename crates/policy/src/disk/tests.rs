@@ -192,6 +192,118 @@ fn a_wrong_model_is_corrected_seldom_and_one_that_is_about_right_is_not() {
     assert!(bench.model().rbps > 3 * first.rbps);
 }
 
+/// Lets `seconds` pass in which one group that nobody contends with reads as fast as the disk and io.cost let it.
+/// Returns the bytes that it reads in the last of them.
+fn scan(bench: &mut Bench, seconds: u32, disk_bps: f64) -> f64 {
+    const SIZE: f64 = 131_072.0;
+    let mut bytes = 0.0;
+    bench.contention = Contention::None;
+    for _ in 0..seconds {
+        let model = bench.model();
+        let page_s = PAGE / model.rbps as f64;
+        let request_s = 1.0 / model.rrandiops as f64 - page_s + SIZE / PAGE * page_s;
+        let requests = (4.0 / request_s).min(disk_bps / SIZE).floor();
+        bytes = requests * SIZE;
+        // The disk is in time, so the kernel is at its highest speed, and stays there.
+        bench.disk.vrate = Some(FASTEST);
+        let used_us = (requests * request_s / 4.0 * 1e6) as u64;
+        *bench.disk.cost_used_us.get_or_insert(0) += used_us;
+        bench.pass(
+            1,
+            requests as u64,
+            SIZE as u64,
+            (bytes / disk_bps * 1000.0) as u64,
+        );
+    }
+    bytes
+}
+
+/// A name, small requests per second and their size, the bandwidth of the disk.
+const SEEN_BY_SMALL_REQUESTS: [(&str, u64, u64, f64); 3] = [
+    ("seeks of a rotational disk", 150, 8192, 150e6),
+    ("two readers with a request each", 20_000, 4096, 3e9),
+    ("synchronous writes to a flash disk", 400, 16_384, 500e6),
+];
+
+#[test]
+fn a_model_learned_from_small_requests_does_not_slow_a_scan_down_by_night() {
+    for (what, requests, size, disk_bps) in SEEN_BY_SMALL_REQUESTS {
+        let mut bench = Bench::new();
+        bench.pass(60, requests, size, 1000);
+        let model = bench.model();
+        assert!(near(model.rrandiops, requests as f64), "{what}: {model}");
+        let bytes = scan(&mut bench, 5, disk_bps);
+        assert!(
+            bytes > 0.98 * disk_bps,
+            "{what}: {bytes}, {}",
+            bench.model()
+        );
+        let enough = bench.model();
+        scan(&mut bench, 15, disk_bps);
+        assert_eq!(bench.model(), enough, "{what}: it is doubled no further");
+    }
+}
+
+#[test]
+fn small_requests_say_nothing_of_the_time_per_byte() {
+    for (what, requests, size, disk_bps) in SEEN_BY_SMALL_REQUESTS {
+        let mut bench = Bench::new();
+        bench.pass(60, requests, size, 1000);
+        assert!(bench.model().rbps as f64 > disk_bps, "{what}");
+        bench.pass(60, disk_bps as u64 / 131_072, 131_072, 1000);
+        assert!(
+            near(bench.model().rbps, disk_bps),
+            "{what}: {}",
+            bench.model()
+        );
+    }
+}
+
+/// A disk with a given model of a hundredth of its speed, after a scan.
+fn far_too_slow_a_model() -> (Bench, CostModel) {
+    let mut bench = Bench::new();
+    let text =
+        "ctrl=user rbps=4000000 rseqiops=900 rrandiops=900 wbps=4000000 wseqiops=900 wrandiops=900";
+    let given = CostModel::parse(text).expect("a model");
+    bench.disk.given_model = Some(given);
+    bench.pass(1, 0, 0, 0);
+    let bytes = scan(&mut bench, 10, 400e6);
+    assert!(bytes > 390e6, "{bytes}");
+    (bench, given)
+}
+
+#[test]
+fn a_given_model_that_is_far_too_slow_is_doubled_and_returns_once_the_disk_is_slower_than_it() {
+    let (mut bench, given) = far_too_slow_a_model();
+    assert!(bench.model().rbps >= 25 * given.rbps);
+    let target = |bench: &Bench| bench.disk.cost_qos.unwrap().rlat_us;
+    let in_time = target(&bench);
+    bench.contention = Contention::Writers;
+    bench.disk.vrate = Some(SLOWEST);
+    assert_eq!(
+        bench.pass(20, 4, 131_072, 300),
+        [],
+        "whether it is too fast is not seen"
+    );
+    bench.pass(30, 30, 131_072, 1000);
+    assert_eq!((bench.model(), target(&bench)), (given, in_time));
+}
+
+#[test]
+fn a_model_is_not_doubled_while_groups_leave_what_io_cost_grants_or_that_is_unknown() {
+    for used in [Some(0.3), None] {
+        let mut bench = Bench::new();
+        bench.pass(20, 320, 131_072, 1000);
+        let model = bench.model();
+        bench.disk.vrate = Some(FASTEST);
+        for second in 1..=20 {
+            bench.disk.cost_used_us = used.map(|used| (used * f64::from(second) * 1e6) as u64);
+            bench.pass(1, 320, 131_072, 1000);
+        }
+        assert_eq!(bench.model(), model, "{used:?}");
+    }
+}
+
 #[test]
 fn a_model_that_is_given_needs_no_learning() {
     let mut bench = Bench::new();
