@@ -1,6 +1,6 @@
 //! Disks with knobs of their scheduler or of io.cost: finds them, holds them open and reads them.
 //!
-//! The disks are few and their files are short, so they are read every tick. A disk that vanished or
+//! The files of disks are short, so they are read every tick, but udev's, which does not change. A disk that vanished or
 //! changed its scheduler is dropped. A disk that cannot be read stays, with unknown values, and affects
 //! nothing else.
 
@@ -30,6 +30,10 @@ pub(crate) struct Disks {
 struct Disk {
     group: Group,
     seen: BlockDevice,
+    /// The model that udev knows.
+    known_model: Option<CostModel>,
+    /// udev knows the disk, and was asked.
+    asked_udev: bool,
 }
 
 impl Disks {
@@ -84,7 +88,12 @@ impl Disks {
 impl Disk {
     fn new(group: Group) -> Disk {
         let seen = BlockDevice::new(group.id(), group.path());
-        Disk { group, seen }
+        Disk {
+            group,
+            seen,
+            known_model: None,
+            asked_udev: false,
+        }
     }
 
     /// Reads its knobs; `false`: it is gone.
@@ -120,8 +129,12 @@ impl Disk {
             let cost = self.group.cost(buffer).ok().flatten();
             self.seen.vrate = cost.map(|(vrate, _)| vrate);
             self.seen.cost_used_us = cost.and_then(|(_, used_us)| used_us);
-            let known = || self.group.known_model(buffer).ok().flatten();
-            self.seen.given_model = models.get(name).copied().or_else(known);
+            if !self.asked_udev {
+                let known = self.group.known_model(buffer);
+                self.asked_udev = known.is_ok();
+                self.known_model = known.ok().flatten();
+            }
+            self.seen.given_model = models.get(name).copied().or(self.known_model);
         }
         true
     }

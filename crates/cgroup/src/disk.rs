@@ -17,8 +17,9 @@ impl Group {
         self.parsed(File::IoStat, buffer, disk::cost)
     }
 
-    /// The model of this disk that udev knows (`iocost.conf(5)`).
+    /// The model of this disk that udev knows (`iocost.conf(5)`). An error: udev does not know the disk yet.
     pub fn known_model(&self, buffer: &mut Buffer) -> Result<Option<CostModel>, Error> {
-        self.parsed(File::Udev, buffer, disk::udev_model)
+        self.read(File::Udev, buffer)?;
+        Ok(disk::udev_model(buffer.bytes()))
     }
 }

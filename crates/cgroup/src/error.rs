@@ -112,6 +112,9 @@ impl Error {
                 "run as root, with sysfs writable (in a container, the host's)"
             }
             Why::Denied(_) => "run as root, with the cgroup2 mount writable",
+            Why::Unsupported(_) if of_disk => {
+                "select BFQ for this path of NVMe multipath, or boot with nvme_core.multipath=N"
+            }
             Why::Unsupported(_) => "boot with psi=1, or boot a kernel that supports it",
             Why::Invalid(_) => "use a value that the kernel's cgroup-v2 documentation allows",
             Why::Busy(_) => "try again in a second",

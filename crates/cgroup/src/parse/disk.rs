@@ -61,6 +61,11 @@ pub(crate) fn is_crypt(uuid: &[u8]) -> bool {
     uuid.starts_with(b"CRYPT-")
 }
 
+/// Whether a `dm/uuid` is of device-mapper multipath.
+pub(crate) fn is_multipath(uuid: &[u8]) -> bool {
+    uuid.starts_with(b"mpath-")
+}
+
 /// Whether an `md/level` has parity: `raid5d` writes (`drivers/md/raid5.c`).
 pub(crate) fn is_parity_raid(level: &[u8]) -> bool {
     [&b"raid4"[..], b"raid5", b"raid6"].contains(&level.trim_ascii())

@@ -1,5 +1,11 @@
 //! The host's disks: those that BFQ schedules, with `[bfq]` in `queue/scheduler`, and those that io.cost may
 //! serve, which are all but BFQ's rotational ones and those below a volume that writes in one thread for all groups.
+//!
+//! A disk below request-based device-mapper multipath is neither: the volume gives the paths its requests past their
+//! schedulers (`blk_insert_cloned_request`). The volume has a scheduler of its own, and is listed. With NVMe multipath
+//! it is the other way round: the disk passes bios on, and its paths have the schedulers. Bios keep their groups there,
+//! so BFQ serves the paths. io.cost cannot: a path has no number. It is listed all the same, so that opening it says so.
+//!
 //! BFQ's knobs are in `queue/iosched`. The kernel recreates that directory, with another inode, whenever a scheduler is
 //! selected.
 //!
@@ -15,7 +21,7 @@ use rustix::fs::{self, OFlags};
 use rustix::io::Errno;
 
 use super::budget::Budget;
-use super::cost::CostDirectory;
+use super::cost::{is_hidden, CostDirectory, CostLines};
 use super::directory::{RealDirectory, Shared};
 use super::{open_at, DIRECTORY};
 use crate::file::{cost_name, cost_path, disk_path};
@@ -38,6 +44,7 @@ const ACTIVE: &[u8] = b"[bfq]";
 pub(crate) struct Disks {
     /// The directory of block devices; `None`: there is none.
     root: Option<OwnedFd>,
+    lines: Arc<CostLines>,
     shared: Arc<Shared>,
     list: Mutex<List>,
 }
@@ -64,6 +71,7 @@ impl Disks {
             .is_some_and(|stat| stat.f_type == SYSFS_MAGIC);
         Disks {
             root,
+            lines: Arc::default(),
             shared: Arc::new(Shared {
                 quirks: Quirks::default(),
                 budget: Arc::clone(budget),
@@ -84,7 +92,8 @@ impl Disks {
     /// values can be restored.
     pub(crate) fn open_cost(&self, name: &str, cgroups: impl AsFd) -> Result<CostDirectory, Errno> {
         let root = self.root_of(name)?;
-        CostDirectory::open(root, cgroups, name, Arc::clone(&self.shared))
+        let lines = Arc::clone(&self.lines);
+        CostDirectory::open(root, cgroups, name, lines, Arc::clone(&self.shared))
     }
 
     /// Opens the directory of a disk's scheduler, if that is BFQ.
@@ -152,12 +161,25 @@ fn joins_writers(root: &OwnedFd, name: &str, depth: u32) -> bool {
 }
 
 fn writes_for_all(root: &OwnedFd, volume: &str) -> bool {
+    shows(root, volume, "dm/uuid", disk::is_crypt)
+        || shows(root, volume, "md/level", disk::is_parity_raid)
+}
+
+/// True if a volume of multipath over this disk gives it requests past its scheduler.
+fn is_path_of_requests(root: &OwnedFd, name: &str) -> bool {
+    let mut holders = entries(root, &format!("{name}/holders")).into_iter();
+    holders.any(|holder| {
+        let selects = |text: &[u8]| text.contains(&b'[');
+        shows(root, &holder, "dm/uuid", disk::is_multipath)
+            && shows(root, &holder, "queue/scheduler", selects)
+    })
+}
+
+/// True if a file of a device can be read and shows this.
+fn shows(root: &OwnedFd, device: &str, file: &str, what: fn(&[u8]) -> bool) -> bool {
     let mut buffer = Buffer::new();
-    let mut shows = |file: &str, what: fn(&[u8]) -> bool| {
-        let fd = open_at(root, format!("{volume}/{file}"), OFlags::RDONLY);
-        fd.and_then(|fd| buffer.pread(fd, false)).is_ok() && what(buffer.bytes())
-    };
-    shows("dm/uuid", disk::is_crypt) || shows("md/level", disk::is_parity_raid)
+    let fd = open_at(root, format!("{device}/{file}"), OFlags::RDONLY);
+    fd.and_then(|fd| buffer.pread(fd, false)).is_ok() && what(buffer.bytes())
 }
 
 /// The names in a directory below; none if there is no such directory.
@@ -175,20 +197,26 @@ struct Served {
     by_cost: bool,
 }
 
-/// Neither serves a device that has no request queue of its own (RAM, device mapper, RAID), or that a file backs.
+/// Neither serves a device that has no request queue of its own (RAM, device mapper, RAID), that a file backs, that
+/// is empty, or that gets requests past its scheduler.
 fn served(root: &OwnedFd, name: &str, buffer: &mut Buffer) -> Result<Served, Errno> {
     let read = |file: &str, buffer: &mut Buffer| {
         let path = format!("{name}/queue/{file}");
         buffer.pread(open_at(root, path, OFlags::RDONLY)?, false)
     };
+    let is_empty = |text: &[u8]| text.trim_ascii() == b"0";
+    if shows(root, name, "size", is_empty) || is_path_of_requests(root, name) {
+        return Ok(Served::default());
+    }
     read("scheduler", buffer)?;
     let mut words = buffer.bytes().split(u8::is_ascii_whitespace);
     if words.any(|word| word == ACTIVE) {
-        let known = read("rotational", buffer).is_ok();
+        let flash = read("rotational", buffer).is_ok() && !buffer.bytes().starts_with(b"1");
+        let hidden = open_at(root, name, DIRECTORY).is_ok_and(|disk| is_hidden(disk, buffer));
         return Ok(Served {
             by_bfq: true,
             // On a rotational disk BFQ divides the disk's time, which io.cost's model does not know.
-            by_cost: known && !buffer.bytes().starts_with(b"1"),
+            by_cost: flash && !hidden,
         });
     }
     let shown = buffer.bytes().contains(&b'[');
@@ -346,6 +374,75 @@ mod tests {
         let mut all = Vec::new();
         fs.block_devices(true, &mut all);
         assert_eq!(all, ["cost:vda", "cost:vdb", "cost:vdc", "cost:vdd"]);
+    }
+
+    /// Writes files below the directory of block devices.
+    fn add(root: &tempfile::TempDir, files: &[(&str, &str)]) {
+        for (file, text) in files {
+            let path = root.path().join("block").join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_path_of_nvme_multipath_is_bfqs_or_its_opening_says_that_io_cost_cannot_serve_it() {
+        let (root, fs) = host(&[
+            ("nvme0n1", "none\n", None),
+            ("nvme0c0n1", "[none] bfq\n", None),
+            ("nvme1c0n1", "none [bfq]\n", Some("1\n")),
+            ("nvme2n1", "[none] bfq\n", None),
+        ]);
+        std::fs::write(root.path().join("cgroup/io.cost.qos"), "").unwrap();
+        add(
+            &root,
+            &[
+                ("nvme0c0n1/hidden", "1\n"),
+                ("nvme1c0n1/hidden", "1\n"),
+                ("nvme1c0n1/queue/rotational", "0\n"),
+                ("nvme2n1/hidden", "0\n"),
+                ("nvme2n1/dev", "259:3\n"),
+            ],
+        );
+        assert_eq!(
+            listed(&fs),
+            ["block:nvme1c0n1", "cost:nvme0c0n1", "cost:nvme2n1"]
+        );
+        assert!(fs.open("cost:nvme2n1").is_ok());
+        let error = fs.open("cost:nvme0c0n1").unwrap_err();
+        assert!(matches!(error.why, Why::Unsupported(_)), "{error}");
+        assert!(error.remedy().contains("nvme_core.multipath"));
+    }
+
+    #[test]
+    fn multipath_of_requests_is_served_in_place_of_its_paths_and_one_of_bios_by_them() {
+        let (root, fs) = host(&[
+            ("sda", "none [bfq]\n", Some("1\n")),
+            ("sdb", "[none] bfq\n", None),
+            ("dm-0", "[mq-deadline] bfq\n", None),
+            ("sdc", "none [bfq]\n", Some("1\n")),
+            ("dm-1", "none\n", None),
+        ]);
+        std::fs::write(root.path().join("cgroup/io.cost.qos"), "").unwrap();
+        for holder in ["sda/holders/dm-0", "sdb/holders/dm-0", "sdc/holders/dm-1"] {
+            std::fs::create_dir_all(root.path().join("block").join(holder)).unwrap();
+        }
+        add(
+            &root,
+            &[("dm-0/dm/uuid", "mpath-1\n"), ("dm-1/dm/uuid", "mpath-2\n")],
+        );
+        assert_eq!(listed(&fs), ["block:sdc", "cost:dm-0"]);
+        assert!(fs.open("block:sda").unwrap_err().is_gone());
+    }
+
+    #[test]
+    fn an_empty_disk_serves_nobody() {
+        let (root, fs) = host(&[
+            ("vda", "[bfq]\n", Some("1\n")),
+            ("nbd0", "[bfq]\n", Some("1\n")),
+        ]);
+        add(&root, &[("vda/size", "8\n"), ("nbd0/size", "0\n")]);
+        assert_eq!(listed(&fs), ["block:vda"]);
     }
 
     #[test]

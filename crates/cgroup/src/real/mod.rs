@@ -269,10 +269,11 @@ impl CgroupFs for RealFs {
     }
 }
 
-/// A missing directory means that the cgroup is gone.
+/// A missing directory means that the cgroup is gone. An unsupported one is that of a disk that io.cost cannot serve.
 fn directory_error(path: &str, errno: Errno) -> Error {
     match errno {
         Errno::NOENT | Errno::NOTDIR => Error::from_errno(path, "directory", Errno::NODEV),
+        Errno::OPNOTSUPP => Error::from_errno(path, "io.cost", errno),
         errno => Error::from_errno(path, "directory", errno),
     }
 }

@@ -23,8 +23,11 @@ pub struct Disk {
     pub name: String,
     /// Its number.
     pub device: Known<Device>,
-    /// The I/O scheduler of its queue.
+    /// The I/O scheduler of its queue, or of its paths: one that has not BFQ, if there is one.
     pub scheduler: Known<Scheduler>,
+    /// Its paths, if it is one of NVMe multipath: `nvme0c0n1`. The disk itself has no scheduler, whatever its file
+    /// says, and the kernel hides the paths.
+    pub paths: Vec<String>,
     /// True if the disk reports that it spins.
     pub rotational: Known<bool>,
 }
@@ -195,7 +198,12 @@ impl Reader<'_> {
 
     fn disks(&mut self) -> Known<Vec<Disk>> {
         let mut disks = Vec::new();
+        let (mut names, mut paths) = (Vec::new(), Vec::new());
         for name in self.block_devices()? {
+            let hidden = self.parsed(&format!("{BLOCK}/{name}/hidden"), single) == Ok(1);
+            if hidden { &mut paths } else { &mut names }.push(name);
+        }
+        for name in names {
             let dir = format!("{BLOCK}/{name}");
             // Loop, zram, device mapper and RAID have no hardware behind them.
             if !self.exists(&format!("{dir}/device"))? {
@@ -208,9 +216,22 @@ impl Reader<'_> {
             if matches!(&device, Ok(device) if MEDIA_DRIVES.contains(&device.major)) {
                 continue;
             }
+            let of_disk = |path: &&String| disk_of_path(path).as_ref() == Some(&name);
+            let paths: Vec<String> = paths.iter().filter(of_disk).cloned().collect();
+            let queues = if paths.is_empty() {
+                std::slice::from_ref(&name)
+            } else {
+                &paths[..]
+            };
+            let mut schedulers = queues
+                .iter()
+                .map(|queue| self.parsed(&format!("{BLOCK}/{queue}/queue/scheduler"), scheduler))
+                .collect::<Vec<_>>();
+            schedulers.sort_by_key(|known| matches!(known, Ok(known) if known.active == "bfq"));
             disks.push(Disk {
                 device,
-                scheduler: self.parsed(&format!("{dir}/queue/scheduler"), scheduler),
+                scheduler: schedulers.swap_remove(0),
+                paths,
                 rotational: self
                     .parsed(&format!("{dir}/queue/rotational"), single)
                     .map(|number| number != 0),
@@ -219,6 +240,13 @@ impl Reader<'_> {
         }
         Ok(disks)
     }
+}
+
+/// The disk that this is a path of: `nvme0n1` of `nvme0c3n1` (`drivers/nvme/host/multipath.c`).
+fn disk_of_path(path: &str) -> Option<String> {
+    let (subsystem, rest) = path.strip_prefix("nvme")?.split_once('c')?;
+    let (_, namespace) = rest.split_once('n')?;
+    Some(format!("nvme{subsystem}n{namespace}"))
 }
 
 #[cfg(test)]
@@ -250,6 +278,36 @@ mod tests {
         assert_eq!(disks[0].name, "sda");
         assert_eq!(disks[0].scheduler.as_ref().unwrap().active, "none");
         assert!(disks[0].rotational.is_err(), "unknown is not false");
+    }
+
+    #[test]
+    fn a_disk_of_nvme_multipath_has_the_scheduler_of_its_paths_and_they_are_no_disks() {
+        let host = host();
+        for (file, text) in [
+            ("nvme0n1/device/model", "x\n"),
+            ("nvme0n1/size", "100\n"),
+            ("nvme0n1/dev", "259:1\n"),
+            ("nvme0n1/hidden", "0\n"),
+            ("nvme0n1/queue/scheduler", "none\n"),
+            ("nvme0c0n1/device/model", "x\n"),
+            ("nvme0c0n1/hidden", "1\n"),
+            ("nvme0c0n1/queue/scheduler", "none [bfq]\n"),
+            ("nvme0c1n1/device/model", "x\n"),
+            ("nvme0c1n1/hidden", "1\n"),
+            ("nvme0c1n1/queue/scheduler", "[none] bfq\n"),
+        ] {
+            host.set(&format!("/sys/block/{file}"), text);
+        }
+        let named = || {
+            let disks = HostFacts::read(&host).disks.unwrap();
+            let of = |disk: Disk| (disk.name, disk.scheduler.unwrap().active, disk.paths.len());
+            disks.into_iter().map(of).collect::<Vec<_>>()
+        };
+        let disk = |active: &str| ("nvme0n1".to_owned(), active.to_owned(), 2);
+        let sda = ("sda".to_owned(), "none".to_owned(), 0);
+        assert_eq!(named(), [disk("none"), sda.clone()]);
+        host.set("/sys/block/nvme0c1n1/queue/scheduler", "none [bfq]\n");
+        assert_eq!(named(), [disk("bfq"), sda]);
     }
 
     #[test]
