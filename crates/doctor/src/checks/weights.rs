@@ -92,6 +92,21 @@ fn not_enforced(facts: &Facts, out: &mut Outcome) -> Option<()> {
         );
         let offered = scheduler.offered.iter().any(|name| name == BFQ);
         let load = if offered { "" } else { "modprobe bfq && " };
+        let select = |disk: &String| format!("echo bfq > /sys/block/{disk}/queue/scheduler");
+        if !disk.paths.is_empty() {
+            let select: Vec<String> = disk.paths.iter().map(select).collect();
+            out.find(
+                Subject::Disk(name.clone()),
+                format!("{evidence}; NVMe multipath has no io.cost"),
+            )
+            .number("weighted_groups", weighted.len() as f64)
+            .remedy(format!(
+                "until the next boot: {load}{}",
+                select.join(" && ")
+            ))
+            .remedy("boot with nvme_core.multipath=N: io.cost then serves it like other disks");
+            continue;
+        }
         // Permanent: udev selects the scheduler whenever the disk appears. A file for each disk: a second remedy
         // keeps the first one's rule.
         let file = remedy::quoted(&format!("/etc/udev/rules.d/60-bfq-{name}.rules"));
@@ -106,9 +121,7 @@ fn not_enforced(facts: &Facts, out: &mut Outcome) -> Option<()> {
                  [disk] iocost = false",
             );
         }
-        finding.remedy(format!(
-            "{load}echo bfq > /sys/block/{name}/queue/scheduler && echo '{rule}' > {file}"
-        ));
+        finding.remedy(format!("{load}{} && echo '{rule}' > {file}", select(name)));
     }
     Some(())
 }

@@ -484,6 +484,43 @@ fn a_tenth_namespace_is_another_disk_than_the_first() {
     fine(&host.report(), "weights-not-enforced");
 }
 
+#[test]
+fn on_nvme_multipath_only_bfq_on_all_paths_enforces_weights_and_nobody_proposes_io_cost() {
+    let host = Host::healthy();
+    for (file, text) in [
+        ("nvme0n1/device/model", "disk\n"),
+        ("nvme0n1/size", "1000000\n"),
+        ("nvme0n1/dev", "259:1\n"),
+        ("nvme0c0n1/hidden", "1\n"),
+        ("nvme0c0n1/queue/scheduler", "[none] bfq\n"),
+    ] {
+        host.files.set(&format!("/sys/block/{file}"), text);
+    }
+    let mounts = format!("{MOUNTS}42 40 259:1 / /data rw - ext4 /dev/nvme0n1p1 rw\n");
+    host.files.set("/proc/self/mountinfo", &mounts);
+    let report = host.report();
+    let [found] = &check(&report, "weights-not-enforced").findings[..] else {
+        panic!("{report:#?}");
+    };
+    assert_eq!(found.subject, Subject::Disk("nvme0n1".to_owned()));
+    let remedies = found.remedy.join("\n");
+    assert!(
+        remedies.contains("echo bfq > /sys/block/nvme0c0n1/queue/scheduler"),
+        "{remedies}"
+    );
+    assert!(remedies.contains("nvme_core.multipath=N"), "{remedies}");
+    assert!(
+        !remedies.contains("justitia run") && !remedies.contains("udev"),
+        "{remedies}"
+    );
+    assert_eq!(report.host.disks["nvme0n1"], "none");
+    host.files
+        .set("/sys/block/nvme0c0n1/queue/scheduler", "none [bfq]\n");
+    let report = host.report();
+    fine(&report, "weights-not-enforced");
+    assert_eq!(report.host.disks["nvme0n1"], "bfq");
+}
+
 /// A host of one group without a weight, whose disk has no scheduler.
 fn on_a_disk_without_weights() -> Host {
     let host = Host::healthy();
