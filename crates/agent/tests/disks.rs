@@ -228,6 +228,20 @@ fn io_cost_that_another_switches_off_or_configures_is_left_alone() {
 }
 
 #[test]
+fn udev_is_asked_until_it_knows_the_disk_and_not_again() {
+    let (fake, _disk, _state, mut rig) = one_disk(|fake| fake.add_cost_disk("sdb"));
+    let given = |rig: &mut Rig| rig.look().snapshot.devices[0].given_model;
+    assert_eq!(given(&mut rig), None);
+    let model = "rbps=9 rseqiops=2 rrandiops=2 wbps=9 wseqiops=2 wrandiops=2";
+    let known = format!("E:IOCOST_SOLUTIONS=naive\nE:IOCOST_MODEL_naive={model}\n");
+    fake.update(COST, |disk| disk.udev = Some(known));
+    assert_eq!(given(&mut rig).map(|model| model.rbps), Some(9));
+    let asked = fake.reads(COST)["udev"];
+    (0..3).for_each(|_| assert!(given(&mut rig).is_some()));
+    assert_eq!(fake.reads(COST)["udev"], asked);
+}
+
+#[test]
 fn with_io_cost_configured_off_no_disk_is_looked_at_and_held_values_are_restored() {
     let (fake, disk, _state, mut rig) = one_disk(|fake| fake.add_cost_disk("sdb"));
     rig.apply(served(disk));

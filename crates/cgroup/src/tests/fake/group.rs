@@ -57,6 +57,8 @@ pub struct FakeGroup {
     pub io_cost_model: Option<String>,
     /// `stat` of a disk.
     pub disk_stat: Option<String>,
+    /// What udev knows of a disk; `None`: it does not know the disk.
+    pub udev: Option<String>,
     pub events: MemoryEvents,
     /// Without the events of groups below it.
     pub events_local: MemoryEvents,
@@ -105,6 +107,7 @@ impl Default for FakeGroup {
             io_cost_qos: None,
             io_cost_model: None,
             disk_stat: None,
+            udev: None,
             events: NO_EVENTS,
             events_local: NO_EVENTS,
         }
@@ -195,7 +198,7 @@ impl FakeGroup {
                 let stat = self.disk_stat.as_deref().ok_or(Errno::NOENT)?;
                 writeln!(text, "{stat}")
             }
-            File::Udev => return Err(Errno::NOENT),
+            File::Udev => write!(text, "{}", self.udev.as_deref().ok_or(Errno::NOENT)?),
         };
         shown.map_err(|_| Errno::IO)?;
         out.extend_from_slice(text.as_bytes());
