@@ -15,14 +15,14 @@
 //!   nothing. The bound leaves a group the page cache that it is entitled to, and what it holds of other
 //!   groups' files ([`crate::share::ownership`]).
 //!
-//! The share comes from [`crate::share::water`] over demands. It includes all memory that no group demands,
-//! and is at least the proportion of the group's weight. A group that takes part in lending ([`crate::share::lend`])
-//! has only what it is granted: it has no use for more, and `memory.low` alone does not keep the memory that it lends
-//! for the borrowers. The multi-generational LRU of 6.1 to 6.12 spares a group below its `memory.low` only in the
-//! first of two rounds (`mm/vmscan.c`, `shrink_one`). While the watch ([`crate::watch`]) has suspended the
-//! limits, the share of a group that is no tenant is also at least an equal part. A tenant whose memory the kernel
-//! cannot swap out gets undemanded memory little by little: it could keep for good what it takes in one second,
-//! and others may demand it in the next.
+//! The share comes from [`crate::share::water`] over demands. It includes all memory that no group demands, and is
+//! at least the proportion of the group's weight. A group that takes part in lending ([`crate::share::lend`]) or
+//! syncs a log ([`crate::share::demand`]) has only what it is granted: it has no use for more, and `memory.low`
+//! alone does not keep the rest for others. The multi-generational LRU of 6.1 to 6.12 spares a group below its
+//! `memory.low` only in the first of two rounds (`mm/vmscan.c`, `shrink_one`). While the watch ([`crate::watch`])
+//! has suspended the limits, the share of a group that is no tenant is also at least an equal part. A tenant whose
+//! memory the kernel cannot swap out gets undemanded memory little by little: it could keep for good what it takes
+//! in one second, and others may demand it in the next.
 //!
 //! Properties, each held by a test:
 //! - *never below memory that the kernel cannot take*: the bound falls only to what the group holds of it,
@@ -120,9 +120,8 @@ pub(crate) fn limit(
         let member = &mut members[holder.member];
         let others = lacking - usize::from(member.memo.lacks_s > 0.0);
         let fair = total.scale(proportions[i]);
-        let lends = member.decision.plain.is_some();
-        // A reader in lending has no use for more than it is granted.
-        let mut share = if lends {
+        let has_enough = member.decision.has_enough();
+        let mut share = if has_enough {
             granted[i]
         } else {
             (granted[i] + unwanted).max(fair)
@@ -136,8 +135,8 @@ pub(crate) fn limit(
             share = share.min(fair.max(held + lent.scale(elapsed_s.min(LENT_S))));
         }
         // Page cache may exceed the share, because it gives way. A tenant could fill that room with other
-        // memory between two steps, and keep it. What readers in lending hold above their grants, others lack.
-        let room = match (holder.tenant, lends) {
+        // memory between two steps, and keep it. What a group that has enough holds above its grant, others lack.
+        let room = match (holder.tenant, has_enough) {
             (true, _) => TENANTS_ROOM,
             (false, true) => 0.0,
             (false, false) => OVERCOMMIT - 1.0,
@@ -157,6 +156,8 @@ pub(crate) fn limit(
         } else {
             member.memo.bound_other = None;
         }
+        let reason = member.decision.high.map(|(_, reason)| reason);
+        member.memo.bounded = reason == Some(Reason::ShareOfMemory);
     }
 }
 
@@ -212,7 +213,7 @@ impl Holder {
 fn bound(member: &mut Member, host: &Host, most: Bytes) {
     let (group, least) = (member.group, &member.decision.least);
     // A tenant's page cache gives way to its other memory; another group keeps what it is entitled to.
-    let room = if member.decision.plain.is_some() {
+    let room = if member.decision.has_enough() {
         1.0
     } else {
         OVERCOMMIT

@@ -42,6 +42,8 @@ pub(crate) struct Memo {
     /// The least memory other than page cache that it held since it stood above its share; `None`: it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound_other: Option<Bytes>,
+    /// Its limit is a bound.
+    pub bounded: bool,
     pub working_set: WorkingSet,
     #[serde(rename = "pace")]
     pub backoff: Backoff,
@@ -83,6 +85,8 @@ pub(crate) struct Decision {
     pub shift: Shift,
     /// Its share by weight without demands; `None` unless it takes part in lending.
     pub plain: Option<Bytes>,
+    /// It syncs what it writes, and has no use for more page cache than it demands.
+    pub syncs: bool,
     /// The most page cache that the operator's limits on it and on its ancestors allow; `None`: no such limit.
     pub ceiling: Option<Bytes>,
     /// The floor of its limit.
@@ -98,6 +102,11 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
+    /// True if the group has no use for more page cache than it is granted, and others may.
+    pub(crate) fn has_enough(&self) -> bool {
+        self.plain.is_some() || self.syncs
+    }
+
     /// Page cache charged to it that is to be protected.
     pub(crate) fn threshold(&self) -> Bytes {
         self.shift.threshold(self.entitlement)

@@ -291,6 +291,7 @@ fn a_bound_rises_with_what_a_group_is_entitled_to_whatever_limited_it_before() {
     snapshot.groups.push(group(4, None, "/app"));
     hold(&mut snapshot, HONEST, 0, 290);
     hold(&mut snapshot, TENANT, 700, 10);
+    snapshot.groups[TENANT].memory.file_dirty = Some(Bytes::mib(5));
     let low = Limit::Bytes(Bytes::mib(715));
     snapshot.groups[TENANT].knobs.high = Some(low);
     let config = Config::default();
@@ -417,6 +418,35 @@ fn a_group_that_lends_page_cache_is_bounded_at_what_it_is_granted() {
         lends <= Limit::Bytes(granted + Bytes::mib(1)),
         "{lends} {granted}"
     );
+}
+
+#[test]
+fn a_synced_log_is_bounded_at_what_it_demands_and_stays_so() {
+    let mut snapshot = beside(400);
+    snapshot.groups.truncate(TENANT);
+    snapshot.groups.push(group(2, None, "/log"));
+    snapshot.groups.push(group(3, None, "/idle"));
+    snapshot.groups.push(group(4, None, "/app"));
+    hold(&mut snapshot, MADE, 0, 10);
+    let (mut state, config) = (State::default(), Config::default());
+    let mut held_mib = 560;
+    for at in 0..60 {
+        hold(&mut snapshot, HONEST, 0, 980 - held_mib);
+        hold(&mut snapshot, TENANT, 0, held_mib);
+        let log = &mut snapshot.groups[TENANT];
+        log.memory.file_dirty = Some(Bytes::mib(1));
+        log.memory.file_mapped = Some(Bytes::mib(1));
+        log.pressure.io_some_us = log.pressure.io_some_us.map(|us| us + 900_000);
+        log.traffic.write_bytes = log.traffic.write_bytes.map(|bytes| bytes + 9_000_000);
+        lack(&mut snapshot, 1000);
+        let (next, plan) = step(&state, &snapshot, &config, SECOND);
+        apply(&mut snapshot, &plan);
+        state = next;
+        if let Some(most) = high(&snapshot, TENANT).bytes() {
+            held_mib = held_mib.min(most.0 >> 20);
+        }
+        assert!(at < 40 || held_mib <= 24, "{at} {held_mib}");
+    }
 }
 
 #[test]

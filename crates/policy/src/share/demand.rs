@@ -9,12 +9,7 @@ const GROWS: f64 = 0.25;
 /// The same in addition, unless the group rests.
 const GROWTH: Bytes = Bytes::mib(8);
 
-/// The next demand of a group that is not limited: what it holds plus room to grow.
-pub(crate) fn growing(held: Bytes) -> Bytes {
-    held + held.scale(GROWS) + GROWTH
-}
-
-/// A group that only writes, and has no limit, has a use for this many times its dirty pages.
+/// A group that only writes, and has no limit but a bound, has a use for this many times its dirty pages.
 const OF_DIRTY: f64 = 8.0;
 /// The same in addition: room for code and for pages between two looks.
 const BESIDE_DIRTY: Bytes = Bytes::mib(12);
@@ -26,12 +21,17 @@ const FEW: Bytes = Bytes::mib(2);
 /// Part of its demand that it keeps in each step.
 const KEEPS: f64 = 0.875;
 
+/// The next demand of a group that is not limited: what it holds plus room to grow.
+pub(crate) fn growing(held: Bytes) -> Bytes {
+    held + held.scale(GROWS) + GROWTH
+}
+
 /// The demand of a group that syncs what it writes and reads next to nothing, such as a log: its clean pages serve
-/// nobody, and its dirty limit does not follow its page share while it has no limit. `None`: it is none.
+/// nobody, and the dirty limit of what it demands is not reached. `None`: it is none.
 fn of_log(member: &Member, held: Bytes) -> Option<Bytes> {
     let (group, memo) = (member.group, &member.memo);
     let dirty = group.memory.file_dirty?;
-    let unlimited = group.knobs.high == Some(Limit::Max);
+    let unlimited = group.knobs.high == Some(Limit::Max) || memo.bounded;
     let syncs =
         unlimited && memo.activity.only_writes() && dirty < held.scale(FEW_OF_HELD).max(FEW);
     let mapped = group.memory.file_mapped.unwrap_or(held);
@@ -60,6 +60,7 @@ pub(crate) fn set(members: &mut [Member], charges: &Charges, caps_count: bool) {
         let writes = busy && activity.writer();
         let log = held.filter(|_| member.leaf && writes);
         let log = log.and_then(|held| of_log(member, held));
+        member.decision.syncs = log.is_some();
         let grows = held.filter(|_| member.leaf && !writes);
         // Thousands of idle groups would otherwise demand all memory that there is.
         let rests = activity.rests() && !busy;
