@@ -30,9 +30,12 @@ pub fn notes(document: &Document) -> Vec<String> {
         let name = policy.name();
         let figures = &result.figures;
         let compared = !matches!(settings.measure, Measure::Residency | Measure::Phases);
-        if compared && figures.pv.is_none() && settings.containers.len() > 1 {
+        let without = result.runs.iter().filter(|run| run.figures.pv.is_none());
+        let without = without.count();
+        if compared && without > 0 && settings.containers.len() > 1 {
             notes.push(format!(
-                "{name}: no PV, because a container moved nothing in the window"
+                "{name}: no PV in {without} of {} runs, because a container moved nothing in the window",
+                result.runs.len()
             ));
         }
         if settings.measure == Measure::Completion {
@@ -65,9 +68,11 @@ pub fn notes(document: &Document) -> Vec<String> {
                 "{name}: the guest panicked {failed} times and was started again"
             ));
         }
-        for head in result.runs.iter().map(|run| &run.record.head) {
-            let troubles = head.troubles().into_iter();
-            notes.extend(troubles.map(|trouble| format!("{name}, run {}: {trouble}", head.run)));
+        for record in result.runs.iter().map(|run| &run.record) {
+            let troubles = record.head.troubles().into_iter();
+            let troubles = troubles.chain(of_agent(policy, record));
+            let run = record.head.run;
+            notes.extend(troubles.map(|trouble| format!("{name}, run {run}: {trouble}")));
         }
         if policy.runs_agent() && result.agent.is_none() && !result.runs.is_empty() {
             notes.push(format!("{name}: the agent's cost could not be measured"));
@@ -77,6 +82,19 @@ pub fn notes(document: &Document) -> Vec<String> {
     notes.extend(super::gate::lines(document));
     notes.extend(document.hostile.iter().flat_map(super::hostile::lines));
     notes
+}
+
+/// The agent did not do what the policy's name says.
+fn of_agent(policy: Policy, record: &RunRecord) -> Option<String> {
+    if !policy.runs_agent() {
+        return None;
+    }
+    let Some(status) = &record.agent_status else {
+        return Some("the agent did not answer `justitia status`".to_owned());
+    };
+    let observer = status.get("observer")?.as_str()?;
+    let counted = observer.starts_with("bpf");
+    (!counted).then(|| format!("the agent counted traffic by {observer}, not by BPF"))
 }
 
 /// The policies with a run whose figure is at least `from`, with the highest value in percent; `words` stand in
@@ -230,6 +248,28 @@ mod tests {
         assert!(notes(&document).is_empty());
         first(&mut document, Policy::Memcg).guest_cpu_busy = Some(0.98);
         assert!(notes(&document)[0].contains("98 % busy under memcg"));
+    }
+
+    #[test]
+    fn a_run_in_which_the_policy_was_not_what_its_name_says_is_noted() {
+        let mut document = fixture::document("fileserver --weights 100,200");
+        let record = first(&mut document, Policy::Proportional);
+        record.head.failed_commands = vec!["justitia weight /app/a 800: no such group".to_owned()];
+        assert!(notes(&document)[0].contains("run 1: failed: justitia weight /app/a 800"));
+        let record = first(&mut document, Policy::Proportional);
+        record.head.failed_commands.clear();
+        record.agent_status = Some(serde_json::json!({"observer": "proc"}));
+        assert!(notes(&document)[0].contains("counted traffic by proc"));
+        first(&mut document, Policy::Proportional).agent_status = None;
+        assert!(notes(&document)[0].contains("did not answer"));
+    }
+
+    #[test]
+    fn a_run_without_a_pv_is_noted_although_others_have_one() {
+        let mut document = fixture::document("fileserver --weights 100,200");
+        let result = document.policies.get_mut(&Policy::Memcg).unwrap();
+        result.runs[0].figures.pv = None;
+        assert!(notes(&document)[0].contains("memcg: no PV in 1 of 1 runs"));
     }
 
     #[test]

@@ -34,6 +34,9 @@ pub struct Run {
     /// True if the agent did not end in time and was killed.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub agent_killed: bool,
+    /// Commands and changes of weights that failed, with what they said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_commands: Vec<String>,
 }
 
 impl Run {
@@ -44,10 +47,10 @@ impl Run {
             format!("the kernel complained {count} times, see kernel_complaints in result.json");
         let killed = "the agent did not end in time and was killed".to_owned();
         let all = [(count > 0, complained), (self.agent_killed, killed)];
-        all.into_iter()
-            .filter(|(holds, _)| *holds)
-            .map(|(_, words)| words)
-            .collect()
+        let all = all.into_iter().filter(|(holds, _)| *holds);
+        let failed = self.failed_commands.iter();
+        let failed = failed.map(|said| format!("failed: {said}"));
+        all.map(|(_, words)| words).chain(failed).collect()
     }
 }
 

@@ -11,11 +11,24 @@ use std::path::Path;
 
 use justitia_policy::cost::{CostModel, CostQos};
 
+use super::setup::CGROUP;
 use crate::load::attack::FLEETING;
 
 /// Readable and writable, but not settings.
 const NOT_SETTINGS: &str =
     "cgroup.procs cgroup.threads cgroup.kill memory.reclaim memory.peak memory.swap.peak";
+
+/// Reads every knob of the guest: those of its cgroups, and BFQ's `low_latency` of each disk.
+pub fn of_guest() -> BTreeMap<String, String> {
+    let mut knobs = snapshot(Path::new(CGROUP));
+    for disk in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        let knob = disk.path().join("queue/iosched/low_latency");
+        if let Ok(value) = fs::read_to_string(&knob) {
+            knobs.insert(knob.display().to_string(), value.trim_end().to_owned());
+        }
+    }
+    knobs
+}
 
 /// Reads every knob below `root`: path relative to it -> value. Skips groups that vanish meanwhile, those
 /// that a hostile tenant creates and removes, and those that no path can name.

@@ -14,7 +14,7 @@ use super::liar::Liar;
 use super::progress;
 use super::residency::Watched;
 use super::sample::{since, Sampler};
-use super::surroundings::Running;
+use super::surroundings::{Running, Said};
 use super::wait_profile::Tracer;
 use crate::analysis::residency::FileSeries;
 use crate::load::clock::{monotonic_ns, since_s, sleep_until};
@@ -37,7 +37,7 @@ pub struct Measured {
     /// Fraction of the guest's CPU time that was not idle.
     pub cpu_busy: Option<f64>,
     pub agent_status: Option<serde_json::Value>,
-    pub commands: Vec<String>,
+    pub commands: Vec<Said>,
     /// Wait profile of the second half.
     pub waits: Option<WaitProfile>,
 }

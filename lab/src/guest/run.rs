@@ -83,8 +83,11 @@ pub fn run(job: &GuestJob) -> Result<RunRecord> {
         tracer.as_ref(),
     )?;
 
-    for (number, said) in (1..).zip(&measured.commands) {
-        environment.insert(format!("command_{number}"), said.clone());
+    let mut failed_commands = Vec::new();
+    for (number, said) in (1..).zip(measured.commands) {
+        failed_commands.extend(said.clone().err());
+        let (Ok(words) | Err(words)) = said;
+        environment.insert(format!("command_{number}"), words);
     }
     let seen = tenant.as_mut();
     let mut seen = seen.map(|tenant| tenant.look(agent.as_ref(), &containers));
@@ -92,8 +95,9 @@ pub fn run(job: &GuestJob) -> Result<RunRecord> {
         container.page.set_command(Order::Stop);
     }
     // The gate is unloaded under load: the loads stop only after this.
-    let head = conclude(job.policy, agent.as_mut(), environment)?;
-    let knobs_after = knobs::snapshot(Path::new(setup::CGROUP));
+    let mut head = conclude(job.policy, agent.as_mut(), environment)?;
+    head.failed_commands = failed_commands;
+    let knobs_after = knobs::of_guest();
     let knob_differences = left_changed(&knobs_before, &knobs_after);
     if let Some((tenant, seen)) = tenant.zip(seen.as_mut()) {
         // The agent has ended and restored under attack.
@@ -222,7 +226,7 @@ fn enforce(
     if job.policy == Policy::Memcg {
         partition(job, containers)?;
     }
-    let knobs_before = knobs::snapshot(Path::new(setup::CGROUP));
+    let knobs_before = knobs::of_guest();
     if job.policy.has_gate() {
         gate::load(job.policy)?;
     }

@@ -231,7 +231,22 @@ pub fn facts() -> Result<BTreeMap<String, String>> {
         ("mem_total_bytes", mem_total()?.to_string()),
         ("cpus", cpus.to_string()),
     ];
-    Ok(facts.map(|(name, value)| (name.to_owned(), value)).into())
+    let program = Path::new(TOOLS).join("justitia");
+    let digest = program.exists().then(|| digest(&program)).transpose()?;
+    let digest = digest.map(|digest| ("justitia_sha256", digest));
+    let facts = facts.into_iter().chain(digest);
+    Ok(facts
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect())
+}
+
+/// SHA-256 of a file: tells which build of a program ran.
+fn digest(path: &Path) -> Result<String> {
+    let output = Command::new("sha256sum").arg(path).output()?;
+    ensure!(output.status.success(), "cannot read {}", path.display());
+    let text = String::from_utf8(output.stdout)?;
+    let digest = text.split_whitespace().next();
+    Ok(digest.unwrap_or_default().to_owned())
 }
 
 pub fn mem_total() -> Result<u64> {

@@ -47,12 +47,15 @@ pub fn prepare(surroundings: &Surroundings) -> Result<()> {
     }
 }
 
+/// What a command said, or a change of a weight; an error if it failed.
+pub type Said = std::result::Result<String, String>;
+
 /// Activity in parallel with the measurement; ended when dropped.
 #[derive(Debug)]
 pub struct Running {
     stop: Arc<AtomicBool>,
     stream: Option<JoinHandle<Result<()>>>,
-    commands: Vec<JoinHandle<String>>,
+    commands: Vec<JoinHandle<Said>>,
 }
 
 impl Running {
@@ -72,7 +75,7 @@ impl Running {
             let stop = Arc::clone(&stop);
             thread::spawn(move || {
                 let said = reweight(&change, start, &stop);
-                said.unwrap_or_else(|error| format!("{error:#}"))
+                said.map_err(|error| format!("weight of {}: {error:#}", change.group))
             })
         });
         let commands = commands.chain(weights).collect();
@@ -84,10 +87,10 @@ impl Running {
     }
 
     /// Ends it and returns the output of the commands.
-    pub fn end(self) -> Result<Vec<String>> {
+    pub fn end(self) -> Result<Vec<Said>> {
         self.stop.store(true, Ordering::Release);
         let said = self.commands.into_iter();
-        let said = said.map(|thread| thread.join().unwrap_or_else(|_| "panicked".into()));
+        let said = said.map(|thread| thread.join().unwrap_or_else(|_| Err("panicked".into())));
         let said = said.collect();
         match self.stream.map(JoinHandle::join) {
             Some(Ok(result)) => result.context("the stream of the root cgroup")?,
@@ -146,10 +149,10 @@ fn reweight(change: &TimedWeight, start: Instant, stop: &AtomicBool) -> Result<S
     Ok(said)
 }
 
-fn run(command: &TimedCommand, start: Instant, stop: &AtomicBool) -> String {
+fn run(command: &TimedCommand, start: Instant, stop: &AtomicBool) -> Said {
     let line = format!("justitia {}", command.arguments.join(" "));
     if !wait(start, command.at_s, stop) {
-        return format!("{line}: not run");
+        return Ok(format!("{line}: not run"));
     }
     let output = Command::new(Path::new(TOOLS).join("justitia"))
         .args(&command.arguments)
@@ -158,10 +161,16 @@ fn run(command: &TimedCommand, start: Instant, stop: &AtomicBool) -> String {
         Ok(output) => {
             let text = [output.stdout, output.stderr].concat();
             let text = String::from_utf8_lossy(&text).trim().replace('\n', "; ");
-            format!("{line}: {text} ({})", output.status)
+            let said = format!("{line}: {text} ({})", output.status);
+            if output.status.success() {
+                Ok(said)
+            } else {
+                Err(said)
+            }
         }
-        Err(error) => format!("{line}: {error}"),
+        Err(error) => Err(format!("{line}: {error}")),
     };
-    progress(&said);
+    let (Ok(words) | Err(words)) = &said;
+    progress(words);
     said
 }

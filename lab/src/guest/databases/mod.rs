@@ -63,14 +63,14 @@ pub fn run(job: &DatabasesJob) -> Result<RunRecord> {
     let mut phases = phases::Phases::new(job, &servers, &data);
     phases.prepare()?;
     let limits = limits::enforce(job, &servers)?;
-    let knobs_before = knobs::snapshot(Path::new(setup::CGROUP));
+    let knobs_before = knobs::of_guest();
     let mut agent = Agent::start(job.policy, false, &job.agent_config, &job.agent_args)?;
     if agent.is_some() {
         progress("the agent runs");
     }
     phases.run(agent.as_mut())?;
     let head = run::conclude(job.policy, agent.as_mut(), environment)?;
-    let knobs_after = knobs::snapshot(Path::new(setup::CGROUP));
+    let knobs_after = knobs::of_guest();
     Ok(RunRecord {
         head,
         phases: phases.spans,
