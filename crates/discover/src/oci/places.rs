@@ -51,7 +51,7 @@ impl RuntimeDirs {
         let roots = docker.into_iter().chain(remapped);
         let containers = roots.filter_map(|root| root.below("containers".as_ref()));
         dirs.extend(containers.map(|place| (place, Layout::Docker)));
-        let storage = |directory: &str| Some(open(directory)?.read(Path::new("storage.conf"))?);
+        let storage = |directory: &str| open(directory)?.read(Path::new("storage.conf"));
         let storage = storage("etc/containers").or_else(|| storage("usr/share/containers"));
         for storage in PodmanStorage::of(storage.as_deref()).roots() {
             let storage = open(storage.trim_start_matches('/'));
