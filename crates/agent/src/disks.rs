@@ -1,8 +1,7 @@
 //! Disks with knobs of their scheduler or of io.cost: finds them, holds them open and reads them.
 //!
-//! The files of disks are short, so they are read every tick, but udev's, which does not change. A disk that vanished or
-//! changed its scheduler is dropped. A disk that cannot be read stays, with unknown values, and affects
-//! nothing else.
+//! The files of disks are short, so they are read every tick. udev's is read once. A disk that vanished or changed its
+//! scheduler is dropped. A disk that cannot be read stays, with unknown values, and affects nothing else.
 
 use std::collections::BTreeMap;
 
