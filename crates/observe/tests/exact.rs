@@ -479,7 +479,7 @@ fn assert_counted(eye: &mut Eye, id: GroupId, path: &Path, about: &str) {
 fn bytes_of_a_fuse_file_are_exact() {
     let (_scratch, id, mut eye) = watched("fuse");
     for writeback in [false, true] {
-        let fuse = Fuse::mount(writeback, Duration::ZERO);
+        let fuse = Fuse::mount(writeback);
         let about = format!("writeback {writeback}");
         assert_counted(&mut eye, id, &fuse.file(), &about);
     }
@@ -531,21 +531,6 @@ fn read_often(file: &TestFile, tally: &Tally) {
     }
 }
 
-/// Reads the file of a slow file system again and again, in calls that each take a large part of a window.
-fn read_slowly(fuse: &Fuse, tally: &Tally) {
-    let mut all = vec![0; 128 << 10];
-    std::fs::write(fuse.file(), &all).unwrap();
-    let file = File::open(fuse.file()).unwrap();
-    while !tally.stop.load(Ordering::Relaxed) {
-        advise(&file, libc::POSIX_FADV_DONTNEED);
-        file.read_exact_at(&mut all, 0).unwrap();
-        let pages = all.len() as u64 / PAGE;
-        tally.bytes.fetch_add(all.len() as u64, Ordering::Relaxed);
-        tally.asked.fetch_add(pages, Ordering::Relaxed);
-        tally.missed.fetch_add(pages, Ordering::Relaxed);
-    }
-}
-
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
 fn reads_that_are_too_many_to_count_are_estimated_within_three_percent() {
@@ -557,10 +542,8 @@ fn reads_that_are_too_many_to_count_are_estimated_within_three_percent() {
         eye.observer.most_reads_per_s()
     );
     let tally = Tally::default();
-    let slow = Fuse::mount(false, Duration::from_millis(30));
     thread::scope(|scope| {
         scope.spawn(|| read_often(&file, &tally));
-        scope.spawn(|| read_slowly(&slow, &tally));
         let _stops = Stops(&tally.stop);
         // If the host has others to serve, the reader may be too slow for a while; then it tries again.
         let window = (0..12).find_map(|_| {

@@ -27,9 +27,11 @@ mod slots;
 
 use std::io;
 use std::os::fd::AsFd as _;
+use std::time::Duration;
 
 use justitia_bpf::Mapping;
 use libbpf_rs::{Link, Map, MapCore as _, Object, ProgramMut};
+use rustix::time::{clock_gettime, ClockId};
 
 pub use choice::Tier;
 pub use counters::Counters;
@@ -93,6 +95,14 @@ fn mapped(
     writable: bool,
 ) -> Result<Mapping, Error> {
     Mapping::new(find(object, name)?.as_fd(), bytes, writable).map_err(Error::Memory)
+}
+
+/// CPU time that this takes in the calling thread.
+fn cpu_time_of(run: impl FnOnce()) -> Duration {
+    let now = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
+    let before = now();
+    run();
+    now().saturating_sub(before)
 }
 
 fn attach_one(object: &Object, name: &str) -> Result<Link, Error> {

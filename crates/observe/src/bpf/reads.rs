@@ -27,20 +27,19 @@ use std::time::{Duration, Instant};
 
 use justitia_cgroup::{has_nohz_full, sees_all_processes, GroupId};
 use libbpf_rs::{Link, Object};
-use rustix::time::{clock_gettime, ClockId};
 
 use super::choice::Choice;
 use super::curves::{Curves, Then};
 use super::estimate::Seen;
 use super::memory::{CounterMemory, ReadMemory};
 use super::sharing::run;
-use super::{attach_one, types, Error};
+use super::{attach_one, cpu_time_of, types, Error};
 
 /// Fraction of one CPU's time.
 const BUDGET: f64 = 0.008;
 const WINDOW: Duration = Duration::from_millis(100);
-/// The counts of a window begin this long after it was attached: a program does not run at the end of a call that began
-/// before, but `rchar` has that call's bytes.
+/// A window begins this long after the programs were attached: they do not run at the end of a call that began before,
+/// but `rchar` has that call's bytes.
 const SETTLES: Duration = Duration::from_millis(50);
 const EVERY: Duration = Duration::from_secs(5);
 /// The longest period, and the part of one CPU's time that attaching and detaching may take: the kernel searches all
@@ -351,7 +350,7 @@ impl Common {
                 // Reads may be few for good.
                 let length = if calm == 0 { every } else { EVERY };
                 period += length;
-                let spare = length.saturating_sub(WINDOW).as_nanos() as u64;
+                let spare = length.saturating_sub(SETTLES + WINDOW).as_nanos() as u64;
                 let phase = Duration::from_nanos(RandomState::new().hash_one(reads) % spare);
                 let until = (period + phase).saturating_duration_since(Instant::now());
                 if stopped.recv_timeout(until) != Err(RecvTimeoutError::Timeout) {
@@ -363,7 +362,7 @@ impl Common {
         }
     }
 
-    /// Runs one window, without its first part. Returns an error if it is to be the last.
+    /// Runs one window after a pause. Returns an error if it is to be the last.
     fn window(
         &self,
         settles: Duration,
@@ -377,7 +376,7 @@ impl Common {
         wait(settles)?;
         let since = Instant::now();
         let before = self.counted()?;
-        wait(length.saturating_sub(settles))?;
+        wait(length)?;
         let after = self.counted()?;
         let seconds = since.elapsed().as_secs_f64();
         locked(&self.seen).extend(seen_in(&before, &after, seconds));
@@ -402,14 +401,6 @@ fn seen_in<'a>(
         };
         Some((owned.1, seen))
     })
-}
-
-/// CPU time that this takes in the calling thread.
-fn cpu_time_of(run: impl FnOnce()) -> Duration {
-    let now = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
-    let before = now();
-    run();
-    now().saturating_sub(before)
 }
 
 /// The period of windows, from the CPU time of attaching and detaching the programs once.

@@ -1,6 +1,6 @@
 //! Files that several groups use, and the groups that their pages are charged to.
 //!
-//! Every [`EVERY`], three iterators run in the kernel (`bpf/sharing.h`): over open files, over mapped files,
+//! Every [`EVERY`], or more seldom where that takes much CPU time ([`period`]), three iterators run in the kernel (`bpf/sharing.h`): over open files, over mapped files,
 //! and over what was learned of each file. The last one walks the page cache of files that two groups or more
 //! have used. Large files are sampled, and the counts are scaled to the whole.
 //!
@@ -24,10 +24,14 @@ use libbpf_rs::{Iter, Link, Object, ProgramMut};
 
 use super::choice::Choice;
 use super::memory::ControlMemory;
-use super::{attach_by, attach_one, find, types, Error};
+use super::{attach_by, attach_one, cpu_time_of, find, types, Error};
 
-/// Time between two looks; a use counts for 30 s.
+/// Time between two looks.
 const EVERY: Duration = Duration::from_secs(5);
+/// The longest such time: a use counts for 30 s.
+const SELDOM: Duration = Duration::from_secs(25);
+/// Part of one CPU's time that looks may take: they walk every descriptor and every mapping of the host.
+const BUDGET: f64 = 0.005;
 /// A look that takes longer than this leaves unknown what it looks for.
 const LATE: Duration = EVERY.saturating_mul(2);
 /// Usual looks take less than this, so that the sample that begins one has its answer.
@@ -56,8 +60,10 @@ pub(crate) struct Sharing {
 #[derive(Default)]
 struct Looks {
     began: Option<Instant>,
-    /// The answer of the look that is under way.
-    pending: Option<Receiver<io::Result<Vec<u8>>>>,
+    /// The answer of the look that is under way, and the CPU time that it took.
+    pending: Option<Receiver<(io::Result<Vec<u8>>, Duration)>>,
+    /// CPU time of the last look.
+    took: Duration,
 }
 
 impl Looks {
@@ -72,7 +78,11 @@ impl Looks {
         // Without a thread, `tell` is dropped, and the look has failed.
         let _ = thread::Builder::new()
             .name("justitia-files".into())
-            .spawn(move || tell.send(look()));
+            .spawn(move || {
+                let mut found = Err(io::ErrorKind::Other.into());
+                let took = cpu_time_of(|| found = look());
+                tell.send((found, took))
+            });
     }
 
     /// The answer, waited for as long as this. An error if the look failed or is late: what a late look found
@@ -84,11 +94,18 @@ impl Looks {
             Err(RecvTimeoutError::Timeout) => late.then(expired),
             answer => {
                 self.pending = None;
-                let answer = answer.unwrap_or_else(|gone| Err(io::Error::other(gone)));
+                let failed = |gone| (Err(io::Error::other(gone)), Duration::ZERO);
+                let (answer, took) = answer.unwrap_or_else(failed);
+                self.took = took;
                 Some(if late { expired() } else { answer })
             }
         }
     }
+}
+
+/// Time between two looks that take this much CPU time each.
+fn period(took: Duration) -> Duration {
+    took.div_f64(BUDGET).clamp(EVERY, SELDOM)
 }
 
 impl Sharing {
@@ -115,7 +132,8 @@ impl Sharing {
     /// True if the next look is due.
     pub(crate) fn is_due(&self) -> bool {
         let began = self.looks.began;
-        self.looks.pending.is_none() && began.is_none_or(|at| at.elapsed() >= EVERY)
+        let period = period(self.looks.took);
+        self.looks.pending.is_none() && began.is_none_or(|at| at.elapsed() >= period)
     }
 
     /// Begins a look, unless one is under way.
@@ -279,6 +297,12 @@ mod tests {
     fn pages_of_a_slot_without_a_group_are_left_out() {
         let files = tell(&[record(&[101, 102], &[(1, 5), (4095, 7)], 12, 12)]);
         assert_eq!(files[0].held, [(GroupId(101), Bytes(5 * 4096))]);
+    }
+
+    #[test]
+    fn looks_that_take_much_cpu_time_are_seldom_but_no_use_is_forgotten_between_two() {
+        let periods = [0, 50, 400].map(|ms| period(Duration::from_millis(ms)));
+        assert_eq!(periods, [5, 10, 25].map(Duration::from_secs));
     }
 
     #[test]

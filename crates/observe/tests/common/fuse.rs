@@ -5,14 +5,11 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use rustix::mount::{mount, unmount, MountFlags, UnmountFlags};
 
 /// The answer to requests that the server does not know.
 const ENOSYS: i32 = -libc::ENOSYS;
-/// The opcode of a read.
-const READ: u32 = 15;
 /// Bytes of a request's header.
 const HEADER: usize = 40;
 /// The kernel may send writes of more than one page.
@@ -27,9 +24,8 @@ pub(crate) struct Fuse {
 }
 
 impl Fuse {
-    /// Mounts it. `writeback`: with the page cache of writes, otherwise writes go through to the server. Reads take this
-    /// long.
-    pub(crate) fn mount(writeback: bool, reads_take: Duration) -> Fuse {
+    /// Mounts it. `writeback`: with the page cache of writes, otherwise writes go through to the server.
+    pub(crate) fn mount(writeback: bool) -> Fuse {
         let dir = tempfile::tempdir().unwrap();
         let mut options = OpenOptions::new();
         let device = options.read(true).write(true).open("/dev/fuse").unwrap();
@@ -40,7 +36,7 @@ impl Fuse {
         let data = std::ffi::CStr::from_bytes_with_nul(data.as_bytes()).unwrap();
         mount("test", dir.path(), "fuse", MountFlags::empty(), data).unwrap();
         let flags = BIG_WRITES | if writeback { WRITEBACK_CACHE } else { 0 };
-        let server = std::thread::spawn(move || serve(device, flags, reads_take));
+        let server = std::thread::spawn(move || serve(device, flags));
         Fuse {
             dir,
             server: Some(server),
@@ -63,16 +59,13 @@ impl Drop for Fuse {
 }
 
 /// Answers requests until the file system is unmounted.
-fn serve(mut device: File, flags: u32, reads_take: Duration) {
+fn serve(mut device: File, flags: u32) {
     let mut content = Vec::new();
     let mut request = vec![0; 1 << 18];
     while let Ok(length) = device.read(&mut request) {
         let Some((error, body)) = answer(&request[..length], &mut content, flags) else {
             continue;
         };
-        if request[4..8] == READ.to_ne_bytes() {
-            std::thread::sleep(reads_take);
-        }
         let mut reply = (16 + body.len() as u32).to_ne_bytes().to_vec();
         reply.extend(error.to_ne_bytes());
         reply.extend(&request[8..16]);
@@ -101,7 +94,8 @@ fn answer(request: &[u8], content: &mut Vec<u8>, flags: u32) -> Option<(i32, Vec
         3 | 4 => [words(&[60, 0, 0, 0]), attributes(node, content.len())].concat(),
         // OPEN: the page cache stays
         14 => words(&[0, 0, 2, 0]),
-        READ => {
+        // READ
+        15 => {
             let from = content.len().min(long(HEADER + 8) as usize);
             let to = content.len().min(from + word(HEADER + 16) as usize);
             content[from..to].to_vec()
