@@ -9,7 +9,7 @@
 //! - A *tenant* is a directory that root delegated, with all below it. It is bounded at all times, because
 //!   groups and limits below it are its own to make.
 //! - Another group is bounded while some other group *lacks* memory, or did a moment ago, and it could grow
-//!   past its bound in the next step: a bound far above what it holds would only lower its dirty limit
+//!   past its bound in the next step (or in [`SOON_S`], a reader in lending): a bound far above what it holds would only lower its dirty limit
 //!   (`mm/page-writeback.c`, `mdtc_calc_avail`). A group lacks memory if memory is short and the group contends,
 //!   refaults what reclaim took, and holds no more than its share. A group that streams through memory lacks
 //!   nothing. The bound leaves a group the page cache that it is entitled to, and what it holds of other
@@ -47,6 +47,9 @@ use crate::units::{Bytes, Limit};
 const LACKS_PAGES_PER_S: f64 = 256.0;
 /// Seconds for which a group that lacked memory still counts as lacking it.
 const LACKS_S: f64 = 30.0;
+
+/// Seconds of misses by which a reader in lending may grow before its bound is written.
+const SOON_S: f64 = 4.0;
 
 /// Undemanded memory that a tenant may take per second if the kernel cannot take it back, as a part of all
 /// memory.
@@ -148,9 +151,7 @@ pub(crate) fn limit(
             most = most + member.decision.shift.for_others;
         }
         let held = member.group.memory.current;
-        let missed_per_s = member.memo.rates.missed_per_s.unwrap_or_default();
-        let fills = Bytes(missed_per_s as u64);
-        let near = held.is_none_or(|held| demand::growing(held) + fills > most);
+        let near = held.is_none_or(|held| may_hold(member, held) > most);
         if share < total && (holder.tenant || (others > 0 && near)) {
             bound(member, host, most);
         } else {
@@ -158,6 +159,18 @@ pub(crate) fn limit(
         }
         let reason = member.decision.high.map(|(_, reason)| reason);
         member.memo.bounded = reason == Some(Reason::ShareOfMemory);
+    }
+}
+
+/// What a group that holds this much may hold soon. A reader in lending grows by its misses only, however much it
+/// holds; a bound above them would lower its dirty limit for nothing.
+fn may_hold(member: &Member, held: Bytes) -> Bytes {
+    let missed_per_s = member.memo.rates.missed_per_s;
+    let fills = |seconds: f64| Bytes((missed_per_s.unwrap_or_default() * seconds) as u64);
+    if member.decision.plain.is_some() && missed_per_s.is_some() {
+        held + fills(SOON_S)
+    } else {
+        demand::growing(held) + fills(1.0)
     }
 }
 

@@ -3,7 +3,7 @@
 units() {
     user_app
     mkdir -p /etc/containers/systemd
-    printf '[storage]\ndriver = "vfs"\nrunroot = "/run/containers/storage"\ngraphroot = "/srv/podman"\n' \
+    printf '[storage]\ndriver = "vfs"\nrunroot = "/run/containers/storage"\ngraphroot = "/var/lib/elsewhere"\n' \
         >/etc/containers/storage.conf
     printf '[containers]\nnetns = "none"\nlog_driver = "k8s-file"\n' >/etc/containers/containers.conf
     echo '{"default": [{"type": "insecureAcceptAnything"}]}' >/etc/containers/policy.json

@@ -395,7 +395,7 @@ fn scan(curve: bool, held_mib: u64, read_per_s: u64) -> (Limit, Bytes) {
     let mut app = group(4, None, "/app");
     app.worth = worth(&[(450, 0.5), (900, 1.0)]);
     snapshot.groups.push(app);
-    hold(&mut snapshot, HONEST, 0, 980 - held_mib);
+    hold(&mut snapshot, HONEST, 0, (980 - held_mib).min(930));
     hold(&mut snapshot, TENANT, 0, held_mib);
     let plan = settled_missing(&State::default(), &mut snapshot, read_per_s);
     let mut verdicts = plan.verdicts.iter();
@@ -418,6 +418,17 @@ fn a_group_that_lends_page_cache_is_bounded_at_what_it_is_granted() {
         lends <= Limit::Bytes(granted + Bytes::mib(1)),
         "{lends} {granted}"
     );
+}
+
+#[test]
+fn a_reader_in_lending_that_misses_nothing_has_no_bound_although_it_holds_nearly_its_grant() {
+    let (few, granted) = scan(true, 20, 1 << 10);
+    let (many, _) = scan(true, 20, 8 << 20);
+    assert!(
+        granted > Bytes::mib(20) && granted < Bytes::mib(33),
+        "{granted}"
+    );
+    assert_eq!((few, many != Limit::Max), (Limit::Max, true), "{granted}");
 }
 
 #[test]
