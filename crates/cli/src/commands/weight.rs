@@ -115,16 +115,14 @@ impl WeightRecord {
 pub(crate) fn run(args: &WeightArgs) -> Result<()> {
     let mut settings = settings::load(&args.config)?;
     settings::override_globs(&mut settings.manage, &args.manage);
+    let configured = settings.clone();
     let agent = match args.manage[..] {
         [] => follow_agent(&mut settings)?,
         _ => None,
     };
     let agent = agent.as_ref();
     let fs = run::open_host(Mode::Observe)?;
-    let mut scanner = Scanner::new(fs.clone(), settings.discover(), RuntimeDirs::host())
-        .map_err(|error| Error::usage(error, justitia_agent::config::GLOB_REMEDY))?;
-    scanner.set_priors(run::priors(&settings)?);
-    scanner.rescan()?;
+    let mut scanner = scan(&fs, &settings)?;
     let Some(name) = &args.group else {
         let records = records(&fs, &scanner, agent);
         if records.is_empty() && agent.is_none() && !args.json {
@@ -133,7 +131,13 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
         return output::print(args.json, &records, |screen| table(&records, screen));
     };
     let known = agent.and_then(|agent| agent.find(name));
-    let group = find(&fs, &scanner, known.map_or(name, |known| &known.path))?;
+    let mut group = find(&fs, &scanner, known.map_or(name, |known| &known.path));
+    if group.is_err() && agent.is_some() {
+        // The agent finds a container that was just started at its next scan.
+        scanner = scan(&fs, &configured)?;
+        group = find(&fs, &scanner, name);
+    }
+    let group = group?;
     if let Some(weight) = args.weight {
         group.set_xattr(scanner.attribute_of(group.path()), &weight.to_string())?;
     } else if args.unset {
@@ -164,6 +168,15 @@ pub(crate) fn run(args: &WeightArgs) -> Result<()> {
         text.push_str("it divides this weight among the managed groups in it\n");
     }
     text.print()
+}
+
+/// A scanner that has seen the host.
+fn scan(fs: &Fs, settings: &Settings) -> Result<Scanner> {
+    let mut scanner = Scanner::new(fs.clone(), settings.discover(), RuntimeDirs::host())
+        .map_err(|error| Error::usage(error, justitia_agent::config::GLOB_REMEDY))?;
+    scanner.set_priors(run::priors(settings)?);
+    scanner.rescan()?;
+    Ok(scanner)
 }
 
 /// Puts the groups and configured weights of the running agent in place of the configuration's: the agent may have been
