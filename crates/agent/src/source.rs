@@ -59,6 +59,9 @@ pub(crate) fn traffic_source(
 /// process must have only one.
 fn give_up_administration() -> io::Result<()> {
     let mut sets = capabilities(None)?;
+    if !sets.permitted.contains(CapabilitySet::SYS_ADMIN) {
+        return Ok(());
+    }
     for set in [
         &mut sets.effective,
         &mut sets.permitted,

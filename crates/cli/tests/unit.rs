@@ -70,7 +70,7 @@ is_active() { [ "$(show ActiveState)" = active ]; }
     systemctl start justitia && echo "started: $(show ActiveState) $(show Type)" || systemctl status justitia
     wait_for 60 limited && echo "limits are set"
     first=$(show MainPID)
-    echo "seccomp: $(grep Seccomp: /proc/$first/status | tr -dc 0-9) capabilities: $(grep CapEff /proc/$first/status | tr -d ' \t')"
+    echo "seccomp: $(grep Seccomp: /proc/$first/status | tr -dc 0-9) capabilities of its threads: $(cat /proc/$first/task/*/status | grep CapPrm | sort -u | tr -d ' \t\n')"
     page() {
         exec 3<>"/dev/tcp/127.0.0.1/$1" || return
         printf 'GET /api/status HTTP/1.1\r\nHost: localhost\r\n\r\n' >&3
@@ -243,7 +243,8 @@ fn the_packaged_unit_works_under_its_restrictions_and_leaves_nothing_changed() {
         "try has written nothing",
         "started: active notify",
         "limits are set",
-        "seccomp: 2",
+        // DAC_OVERRIDE, SYS_PTRACE, SYS_RESOURCE, PERFMON, BPF: SYS_ADMIN is given up.
+        "seccomp: 2 capabilities of its threads: CapPrm:000000c001080002",
         "reloaded",
         "weight 800 shows",
         "weight 400 shows",

@@ -9,11 +9,11 @@
 //! - A *tenant* is a directory that root delegated, with all below it. It is bounded at all times, because
 //!   groups and limits below it are its own to make.
 //! - Another group is bounded while some other group *lacks* memory, or did a moment ago, and it could grow
-//!   past its bound in the next step (or in [`SOON_S`], a reader in lending): a bound far above what it holds would only lower its dirty limit
-//!   (`mm/page-writeback.c`, `mdtc_calc_avail`). A group lacks memory if memory is short and the group contends,
-//!   refaults what reclaim took, and holds no more than its share. A group that streams through memory lacks
-//!   nothing. The bound leaves a group the page cache that it is entitled to, and what it holds of other
-//!   groups' files ([`crate::share::ownership`]).
+//!   past its bound in the next step (or in [`SOON_S`], a reader in lending): a bound far above what it holds
+//!   would only lower its dirty limit (`mm/page-writeback.c`, `mdtc_calc_avail`). A group lacks memory if
+//!   memory is short and the group contends, refaults what reclaim took, and holds no more than its share. A
+//!   group that streams through memory lacks nothing. The bound leaves a group the page cache that it is
+//!   entitled to, and what it holds of other groups' files ([`crate::share::ownership`]).
 //!
 //! The share comes from [`crate::share::water`] over demands. It includes all memory that no group demands, and is
 //! at least the proportion of the group's weight. A group that takes part in lending ([`crate::share::lend`]) or
@@ -138,7 +138,7 @@ pub(crate) fn limit(
             share = share.min(fair.max(held + lent.scale(elapsed_s.min(LENT_S))));
         }
         // Page cache may exceed the share, because it gives way. A tenant could fill that room with other
-        // memory between two steps, and keep it. What a group that has enough holds above its grant, others lack.
+        // memory between two steps, and keep it. A group that has enough gets no room: others lack that memory.
         let room = match (holder.tenant, has_enough) {
             (true, _) => TENANTS_ROOM,
             (false, true) => 0.0,
@@ -162,8 +162,8 @@ pub(crate) fn limit(
     }
 }
 
-/// What a group that holds this much may hold soon. A reader in lending grows by its misses only, however much it
-/// holds; a bound above them would lower its dirty limit for nothing.
+/// The memory that a group may hold soon, if it holds this much now. A reader in lending grows by its misses only. A
+/// bound that they do not reach would lower its dirty limit and keep nothing for others.
 fn may_hold(member: &Member, held: Bytes) -> Bytes {
     let missed_per_s = member.memo.rates.missed_per_s;
     let fills = |seconds: f64| Bytes((missed_per_s.unwrap_or_default() * seconds) as u64);

@@ -15,15 +15,15 @@
 //! while requests wait for io.cost and the disk meets its latency target, slower while it misses the target. The
 //! target follows from the model: the time of a few requests.
 //!
-//! Neither may a model hold a disk back for which it is far too slow: one learned from few requests in flight, or
-//! from seeks, before a scan. io.cost holds back the whole host, whether or not groups contend. A kernel that is at
-//! its highest speed and whose groups use what it grants therefore gets a model of twice the speed at once, and again.
-//! The model returns in the same steps, once the kernel runs a saturated disk slower than such a model.
+//! A model may be far too slow for its disk: it was learned from few requests in flight, or from seeks, before a
+//! scan. io.cost then holds back the whole host, whether or not groups contend. If the kernel runs at its highest
+//! speed and groups use what it grants, the agent doubles the model at once, and again. It takes back a doubling
+//! once the kernel runs a saturated disk slower than the doubled model.
 //!
-//! If groups contend and use what io.cost grants
-//! (`cost.usage`), the kernel runs slower than the model and the disk delivers less than its capacity, io.cost is
-//! relaxed after [`RELAX_S`] seconds: the target is doubled, and the lowest speed rises. The latter is for disks with
-//! few tags: the kernel also runs slower while requests wait for a tag.
+//! If groups contend and use what io.cost grants (`cost.usage`), the kernel runs slower than the model and the disk
+//! delivers less than its capacity, io.cost is relaxed after [`RELAX_S`] seconds: the target is doubled, and the
+//! lowest speed rises. The latter is for disks with few tags: the kernel also runs slower while requests wait for a
+//! tag.
 //!
 //! Properties:
 //! - A disk for which somebody else configured io.cost is left alone, and so is a disk whose knobs a foreign

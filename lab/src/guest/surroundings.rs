@@ -47,7 +47,7 @@ pub fn prepare(surroundings: &Surroundings) -> Result<()> {
     }
 }
 
-/// What a command said, or a change of a weight; an error if it failed.
+/// The output of a command, or of a change of a weight; an error if it failed.
 pub type Said = std::result::Result<String, String>;
 
 /// Activity in parallel with the measurement; ended when dropped.

@@ -32,7 +32,7 @@ pub fn table(document: &Document) -> Table {
     Table::of("Quiet and under pressure", &columns, phases)
 }
 
-/// What the tables of responses say.
+/// The figures in the tables of responses.
 pub fn about_responses() -> String {
     let band = percent(Some(BAND), 0);
     format!(

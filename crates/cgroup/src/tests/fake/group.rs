@@ -57,7 +57,7 @@ pub struct FakeGroup {
     pub io_cost_model: Option<String>,
     /// `stat` of a disk.
     pub disk_stat: Option<String>,
-    /// What udev knows of a disk; `None`: it does not know the disk.
+    /// A disk's entry in udev's database; `None`: it has none.
     pub udev: Option<String>,
     pub events: MemoryEvents,
     /// Without the events of groups below it.
