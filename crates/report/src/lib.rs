@@ -15,6 +15,7 @@ mod fields;
 pub mod log;
 pub mod own;
 pub mod say;
+pub mod shortfall;
 pub mod status;
 pub mod text;
 

@@ -4,6 +4,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::Args;
 use justitia_agent::socket::ask;
 use justitia_agent::Result;
+use justitia_report::shortfall;
 use justitia_report::status::{
     source_words, DeviceStatus, GroupStatus, PlannedWrite, Report, VerdictStatus,
 };
@@ -32,6 +33,8 @@ pub(crate) struct ExplainArgs {
 struct Explanation<'a> {
     #[serde(flatten)]
     group: &'a GroupStatus,
+    /// Reasons why it is below its share.
+    below_share_because: Vec<String>,
     writes: Vec<&'a PlannedWrite>,
     devices: &'a [DeviceStatus],
 }
@@ -42,6 +45,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<()> {
     let writes = report.writes.iter();
     let explanation = Explanation {
         group,
+        below_share_because: shortfall::reasons(&report, group),
         writes: writes.filter(|write| write.path == group.path).collect(),
         devices: &report.devices,
     };
@@ -98,6 +102,9 @@ fn push_verdict(text: &mut Page, report: &Report, group: &GroupStatus, verdict: 
         output::megabytes_per_s(verdict.transferable_bytes_per_s),
         output::ratio(verdict.of_ideal),
     );
+    for reason in shortfall::reasons(report, group) {
+        writeln!(text, "  below share {reason}");
+    }
     let contending = if verdict.contending {
         "contends"
     } else {
@@ -217,6 +224,17 @@ pub(crate) mod tests {
         ] {
             assert!(status.contains(words), "{words}:\n{status}");
         }
+    }
+
+    #[test]
+    fn the_reason_of_a_shortfall_is_printed() {
+        let mut report = example();
+        report.groups[0].verdict.as_mut().unwrap().of_ideal = Some(0.4);
+        let text = render(&report, &report.groups[0], Screen::FILE);
+        assert!(
+            text.contains("below share another program set its memory.high"),
+            "{text}"
+        );
     }
 
     #[test]
