@@ -27,13 +27,13 @@ pub(crate) fn traffic_source(
     if observing == Observing::Proc {
         return Ok(Box::new(ProcIo::new(fs.clone())));
     }
-    let coverage = bpf::probe();
+    let mut coverage = bpf::probe();
     let loaded = || {
         if let Err(error) = give_up_administration() {
             log.warn(format_args!("cannot give up CAP_SYS_ADMIN: {error}"));
         }
     };
-    match bpf::Observer::open(fs.clone(), &coverage, loaded) {
+    match bpf::Observer::open(fs.clone(), &mut coverage, loaded) {
         Ok(observer) => {
             log.info(match observer.tier() {
                 Tier::Fentry => "BPF programs count in the kernel",

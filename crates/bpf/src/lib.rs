@@ -8,5 +8,5 @@ mod mapping;
 
 #[cfg(feature = "build")]
 pub use compile::build;
-pub use load::{forget_said, load, open, reason, said, Aligned};
+pub use load::{failed_program, forget_said, load, open, reason, said, Aligned};
 pub use mapping::Mapping;

@@ -62,6 +62,18 @@ pub fn reason() -> Option<String> {
     reason_in(&said())
 }
 
+/// The first program that libbpf's messages say could not be loaded.
+pub fn failed_program() -> Option<String> {
+    failed_in(&said())
+}
+
+fn failed_in(said: &str) -> Option<String> {
+    said.lines().find_map(|line| {
+        let (name, message) = line.split_once("prog '")?.1.split_once("': ")?;
+        message.contains("fail").then(|| name.to_owned())
+    })
+}
+
 fn reason_in(said: &str) -> Option<String> {
     let lines: Vec<&str> = said.lines().map(str::trim).collect();
     let verdict = lines
@@ -104,7 +116,7 @@ pub fn load(
 
 #[cfg(test)]
 mod tests {
-    use super::reason_in;
+    use super::{failed_in, reason_in};
 
     #[test]
     fn the_verifiers_verdict_is_the_reason() {
@@ -120,5 +132,15 @@ mod tests {
             "prog 'a': BPF program load failed: -EPERM"
         );
         assert_eq!(reason_in(""), None);
+    }
+
+    #[test]
+    fn the_program_that_failed_is_named() {
+        let said = "libbpf: prog 'a': relo #1: poisoned\n\
+                    libbpf: prog 'b': failed to find kernel BTF type ID of 'b': -3\n\
+                    libbpf: prog 'b': failed to load: -3\n\
+                    libbpf: prog 'c': failed to load: -3";
+        assert_eq!(failed_in(said).unwrap(), "b");
+        assert_eq!(failed_in("libbpf: map 'm': failed to create: -12"), None);
     }
 }

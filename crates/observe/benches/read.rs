@@ -67,7 +67,7 @@ fn compare() -> Result<(), Box<dyn Error>> {
     drop(link);
 
     let fs: Fs = Arc::new(RealFs::new(&mount)?);
-    let mut observer = Observer::open(Arc::clone(&fs), &probe(), || ())?;
+    let mut observer = Observer::open(Arc::clone(&fs), &mut probe(), || ())?;
     for (what, inside) in [
         ("the observer, of another group", false),
         ("the observer", true),

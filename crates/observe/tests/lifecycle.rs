@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use common::{advise, assert_within_a_point, host, leave, observer, Eye, Scratch, Stops, TestFile};
 use justitia_cgroup::{module_has, Group};
-use justitia_observe::bpf::{probe, Answer, Counters, Coverage, Observer};
+use justitia_observe::bpf::{probe, Answer, Counters, Coverage, Observer, Tier};
 use justitia_observe::{TrafficSource, Watched};
 use rustix::thread::{capabilities, set_capabilities, CapabilitySet};
 
@@ -121,12 +121,26 @@ fn no_function_of_a_module_counts_as_found_without_the_capability_to_search_modu
         let mut sets = capabilities(None).unwrap();
         sets.effective.remove(CapabilitySet::SYS_ADMIN);
         set_capabilities(None, sets).unwrap();
-        let coverage = probe();
-        assert!(Observer::open(host(), &coverage, || ()).is_ok());
+        let mut coverage = probe();
+        assert!(Observer::open(host(), &mut coverage, || ()).is_ok());
         coverage
     };
     let coverage = thread::spawn(fewer).join().unwrap();
     assert_eq!(answers(&coverage), vec![Answer::No; loaded.len()]);
+}
+
+#[test]
+#[ignore = "needs root on a cgroup2 host; run in the lab guest"]
+fn programs_that_the_kernel_refuses_are_left_out_and_the_others_count() {
+    // A kernel has one of the two functions that end in `mem_cgroup_handle_over_high`.
+    let mut coverage = probe();
+    let before = coverage.clone();
+    for feature in &mut coverage.features {
+        feature.answer = Answer::Yes;
+    }
+    let observer = Observer::open(host(), &mut coverage, || ()).unwrap();
+    assert_eq!(observer.tier(), Tier::Fentry);
+    assert_eq!(coverage, before, "what is refused is absent");
 }
 
 #[test]

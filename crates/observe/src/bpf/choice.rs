@@ -17,8 +17,6 @@ pub enum Tier {
 pub(crate) struct Choice {
     pub(crate) tier: Tier,
     pub(crate) programs: Vec<&'static str>,
-    /// Those of `programs` that attach to modules. The functions of a module are known only when it is loaded.
-    pub(crate) in_modules: Vec<&'static str>,
 }
 
 /// Decides from what the probe found.
@@ -54,14 +52,10 @@ pub(crate) fn choose(coverage: &Coverage) -> Result<Choice, Error> {
             "this kernel has none of the tracepoints that the observer uses".to_owned(),
         ));
     }
-    let programs = |of: fn(Kind) -> bool| {
-        let points = points.iter().filter(|point| of(point.kind));
-        points.flat_map(|point| point.programs).copied().collect()
-    };
+    let programs = points.iter().flat_map(|point| point.programs);
     Ok(Choice {
         tier,
-        programs: programs(|_| true),
-        in_modules: programs(|kind| matches!(kind, Kind::Function(Some(_)))),
+        programs: programs.copied().collect(),
     })
 }
 
@@ -98,14 +92,6 @@ mod tests {
         assert_eq!(choice.programs.len(), all);
         let choice = choose(&all_but(&["read_pages"])).unwrap();
         assert!(choice.programs.contains(&"page_added"));
-        assert_eq!(
-            choice.in_modules,
-            [
-                "btrfs_buffered_write",
-                "fuse_perform_write",
-                "netfs_perform_write"
-            ]
-        );
     }
 
     #[test]

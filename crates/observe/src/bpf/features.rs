@@ -47,6 +47,22 @@ impl Coverage {
         feature.map_or(Answer::Unknown, |feature| feature.answer)
     }
 
+    /// Notes that the kernel refused this program, so the place that it attaches to counts as absent. False if that
+    /// is known already, or if no such program exists.
+    pub(crate) fn lose(&mut self, program: &str) -> bool {
+        let mut points = POINTS.iter();
+        let Some(point) = points.find(|point| point.programs.contains(&program)) else {
+            return false;
+        };
+        let mut features = self.features.iter_mut();
+        let there =
+            |feature: &&mut Feature| feature.name == point.target && feature.answer == Answer::Yes;
+        features
+            .find(there)
+            .map(|feature| feature.answer = Answer::No)
+            .is_some()
+    }
+
     /// One line for each loss; none if nothing is missing. A missing feature with a working alternative is no
     /// loss. If a general feature is missing, only that one is listed.
     pub fn summary(&self) -> Vec<String> {

@@ -51,6 +51,8 @@ pub enum Error {
         reason: String,
         /// The last output of libbpf and the verifier.
         log: String,
+        /// The first program that failed, if it was one.
+        program: Option<String>,
     },
     /// The kernel accepted a program, but it could not be attached.
     #[error("cannot attach the BPF program {0}: {1}")]
@@ -64,6 +66,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// The program that failed.
+    fn program(&self) -> Option<&str> {
+        match self {
+            Error::Load { program, .. } => program.as_deref(),
+            Error::Attach(program, _) => Some(program),
+            _ => None,
+        }
+    }
+
     /// The remedy, in one line.
     pub fn remedy(&self) -> &'static str {
         match self {

@@ -136,11 +136,11 @@ impl Account {
 }
 
 impl Observer {
-    /// Loads and attaches what the coverage allows. `fs` is the source of bytes where BPF does not count
-    /// them. Calls `loaded` once all programs are loaded and before the first thread begins: from then on the process
-    /// may have fewer privileges.
-    pub fn open(fs: Fs, coverage: &Coverage, loaded: impl FnOnce()) -> Result<Observer, Error> {
-        let mut choice = choose(coverage)?;
+    /// Loads and attaches what the coverage allows. A program that the kernel refuses all the same is left out, and
+    /// its place is absent from `coverage` afterwards: only a module itself knows whether it has a function, and a
+    /// compiler may have inlined one. `fs` is the source of bytes where BPF does not count them. Calls `loaded` once
+    /// all programs are loaded and before the first thread begins: from then on the process may have fewer privileges.
+    pub fn open(fs: Fs, coverage: &mut Coverage, loaded: impl FnOnce()) -> Result<Observer, Error> {
         let cpus = libbpf_rs::num_possible_cpus()
             .ok()
             .and_then(|cpus| u32::try_from(cpus).ok())
@@ -151,14 +151,16 @@ impl Observer {
             ))?;
         let total = fs.read_host().total;
         let sizes = Sizes::of(total, cpus);
-        let mut object = load_programs(&choice, &sizes);
-        if object.is_err() && !choice.in_modules.is_empty() {
-            // Only the module itself knows whether it has the function.
-            let in_modules = std::mem::take(&mut choice.in_modules);
-            choice.programs.retain(|name| !in_modules.contains(name));
-            object = load_programs(&choice, &sizes);
-        }
-        let object = Arc::new(object?);
+        let (choice, object, links) = loop {
+            let choice = choose(coverage)?;
+            let made = load_programs(&choice, &sizes)
+                .and_then(|object| Ok((attach(&object, &choice)?, object)));
+            match made {
+                Ok((links, object)) => break (choice, Arc::new(object), links),
+                Err(error) if error.program().is_some_and(|name| coverage.lose(name)) => {}
+                Err(error) => return Err(error),
+            }
+        };
         loaded();
         let memory = Arc::new(CounterMemory::map(&object, sizes.slots, sizes.lanes)?);
         let control = ControlMemory::map(&object)?;
@@ -171,7 +173,6 @@ impl Observer {
         } else {
             None
         };
-        let links = attach(&object, &choice)?;
         let sharing = Sharing::start(&object, &choice)?;
         return_freed_memory();
         Ok(Observer {
@@ -447,6 +448,7 @@ fn load_programs(choice: &Choice, sizes: &Sizes) -> Result<Object, Error> {
     let refused = |error: &libbpf_rs::Error| Error::Load {
         reason: justitia_bpf::reason().unwrap_or_else(|| error.to_string()),
         log: justitia_bpf::said(),
+        program: justitia_bpf::failed_program(),
     };
     let object = justitia_bpf::object!("observe");
     let mut object = justitia_bpf::open("justitia", object).map_err(|e| refused(&e))?;

@@ -43,8 +43,8 @@ pub(crate) fn host() -> Fs {
 
 /// An observer, which must have everything: the kernels that this runs on offer it.
 pub(crate) fn observer() -> Observer {
-    let coverage = probe();
-    let observer = Observer::open(host(), &coverage, || ()).unwrap_or_else(|error| {
+    let mut coverage = probe();
+    let observer = Observer::open(host(), &mut coverage, || ()).unwrap_or_else(|error| {
         panic!("{error}: {coverage:?}");
     });
     assert_eq!(observer.tier(), Tier::Fentry, "{coverage:?}");
