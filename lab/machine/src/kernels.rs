@@ -217,13 +217,8 @@ fn fetch(
     ));
     let world = World::open(cache, architecture, series.suites())?;
     let mut index = Vec::new();
-    for prefix in [
-        "linux-image-",
-        "linux-binary-",
-        "linux-modules-",
-        "linux-base-",
-    ] {
-        index.extend(world.packages_with_prefix(&format!("{prefix}{}", series.name()))?);
+    for part in ["image", "binary", "modules", "base"] {
+        index.extend(world.packages_with_prefix(&format!("linux-{part}-{series}"))?);
     }
     let scratch = cache.run_dir()?;
     let mut last_error = LabError::environment(

@@ -401,12 +401,7 @@ mod tests {
         assert_eq!(value_of(&arguments, "-smp"), ["2"]);
         assert_eq!(value_of(&arguments, "-kernel"), ["/k/vmlinuz"]);
         let line = value_of(&arguments, "-append")[0];
-        for word in [
-            "root=PARTUUID=4a555354-01",
-            "panic=-1",
-            "psi=1",
-            "lru_gen=off",
-        ] {
+        for word in "root=PARTUUID=4a555354-01 panic=-1 psi=1 lru_gen=off".split(' ') {
             assert!(
                 line.split(' ').any(|present| present == word),
                 "{word} in {line}"

@@ -10,7 +10,7 @@ use crate::choices::in_range;
 use crate::load::fileserver::Fileserver;
 pub use crate::load::fileserver::Mix as Parameters;
 use crate::load::Load;
-use crate::policy::Policy;
+use crate::policy::Policy::{self, Conventional, Justitia, Memcg, Proportional};
 use justitia_machine::error::LabError;
 
 pub const DESCRIPTION: Description = Description {
@@ -24,12 +24,7 @@ pub const DESCRIPTION: Description = Description {
     question: "buffered writers get bandwidth in the ratio of their weights",
     measure: Measure::Window,
     weights: &[100, 200, 300, 400, 500, 600, 700, 800],
-    policies: &[
-        Policy::Conventional,
-        Policy::Memcg,
-        Policy::Justitia,
-        Policy::Proportional,
-    ],
+    policies: &[Conventional, Memcg, Justitia, Proportional],
     seconds: 120,
     memory_bytes: 768 << 20,
     disk_mb_per_s: 40,

@@ -10,7 +10,7 @@ use crate::args::LoadArgs;
 use crate::choices::{in_range, size_in_range};
 pub use crate::load::readmix::Readmix as Parameters;
 use crate::load::Load;
-use crate::policy::Policy;
+use crate::policy::Policy::{Conventional, Memcg, Proportional, Strict};
 use justitia_machine::error::LabError;
 
 pub const DESCRIPTION: Description = Description {
@@ -25,12 +25,7 @@ pub const DESCRIPTION: Description = Description {
     question: "cached readers keep what they have while weights are enforced",
     measure: Measure::Window,
     weights: &[100, 200, 400, 800],
-    policies: &[
-        Policy::Conventional,
-        Policy::Memcg,
-        Policy::Proportional,
-        Policy::Strict,
-    ],
+    policies: &[Conventional, Memcg, Proportional, Strict],
     seconds: 120,
     memory_bytes: 768 << 20,
     disk_mb_per_s: 40,

@@ -8,7 +8,7 @@ use crate::args::LoadArgs;
 use crate::choices::size_in_range;
 use crate::load::sharing::{Sharing, SharingRole};
 use crate::load::Load;
-use crate::policy::Policy;
+use crate::policy::Policy::{Conventional, FirstTouch, Proportional};
 use justitia_machine::error::LabError;
 
 pub const DESCRIPTION: Description = Description {
@@ -25,11 +25,7 @@ pub const DESCRIPTION: Description = Description {
     question: "shared files stay for their heaviest user, whoever touched them first",
     measure: Measure::Residency,
     weights: &[100, 800, 400],
-    policies: &[
-        Policy::Conventional,
-        Policy::FirstTouch,
-        Policy::Proportional,
-    ],
+    policies: &[Conventional, FirstTouch, Proportional],
     seconds: 80,
     memory_bytes: 1 << 30,
     disk_mb_per_s: 40,

@@ -147,9 +147,8 @@ pub fn figures(settings: &Settings, series: &[Series]) -> Figures {
             .sum(),
         satisfied: mean(&satisfied),
         cache_mb: mean_mb((0..samples).map(|at| theirs(series, at))),
-        others_mb: None,
-        free_mb: None,
         containers,
+        ..Figures::default()
     }
 }
 

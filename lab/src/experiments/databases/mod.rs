@@ -47,14 +47,8 @@ impl Experiment for Scenario {
     }
 
     fn options(&self) -> Vec<&'static str> {
-        vec![
-            "threads",
-            "rate",
-            "database-size",
-            "keys",
-            "disk-iops",
-            "lie",
-        ]
+        let options = "threads rate database-size keys disk-iops lie";
+        options.split(' ').collect()
     }
 
     fn plan(&self, args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError> {

@@ -20,7 +20,7 @@ const SHOWN: usize = 6;
 /// Smallest time shown, thread-seconds.
 const LEAST_S: f64 = 0.005;
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Document {
     pub kernel: String,
     pub command: String,
@@ -85,14 +85,10 @@ impl Document {
             seconds: seen.seconds,
             tasks: seen.tasks,
             total_mb_per_s: total(guest),
-            reasons: Vec::new(),
-            waiting_s: 0.0,
-            running_s: 0.0,
-            resting_s: 0.0,
-            accounted: None,
             no_spinning: seen.no_spinning.clone(),
             lost: seen.lost,
             places: seen.places.clone(),
+            ..Self::default()
         };
         recorded.analyze()
     }
