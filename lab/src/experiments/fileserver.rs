@@ -11,7 +11,7 @@ use crate::load::fileserver::Fileserver;
 pub use crate::load::fileserver::Mix as Parameters;
 use crate::load::Load;
 use crate::policy::Policy::{self, Conventional, Justitia, Memcg, Proportional};
-use justitia_machine::error::LabError;
+use justitia_machine::error::Result;
 
 pub const DESCRIPTION: Description = Description {
     name: "fileserver",
@@ -36,7 +36,7 @@ pub const DESCRIPTION: Description = Description {
 pub const OPTIONS: &str = "threads files reads-per-write appends-per-write";
 
 impl Parameters {
-    pub(super) fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+    pub(super) fn from_args(args: &LoadArgs) -> Result<Self> {
         let default = Self::default();
         let parameters = Self {
             threads: args.threads.unwrap_or(default.threads),

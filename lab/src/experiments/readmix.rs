@@ -11,7 +11,7 @@ use crate::choices::{in_range, size_in_range};
 pub use crate::load::readmix::Readmix as Parameters;
 use crate::load::Load;
 use crate::policy::Policy::{Conventional, Memcg, Proportional, Strict};
-use justitia_machine::error::LabError;
+use justitia_machine::error::{LabError, Result};
 
 pub const DESCRIPTION: Description = Description {
     name: "readmix",
@@ -34,7 +34,7 @@ pub const DESCRIPTION: Description = Description {
 };
 
 impl Parameters {
-    pub(super) fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+    pub(super) fn from_args(args: &LoadArgs) -> Result<Self> {
         let default = Self::default();
         let block_bytes = args.block_size.unwrap_or(u64::from(default.block_bytes));
         size_in_range("--block-size", block_bytes, 512, 16 << 20)?;

@@ -13,7 +13,7 @@ use crate::choices::size_in_range;
 use crate::load::reread::Reread;
 use crate::load::Load;
 use crate::policy::Policy::{Conventional, Direct, Justitia, Memcg, Proportional};
-use justitia_machine::error::LabError;
+use justitia_machine::error::Result;
 
 pub const DESCRIPTION: Description = Description {
     name: "reread",
@@ -42,7 +42,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+    fn from_args(args: &LoadArgs) -> Result<Self> {
         let parameters = Self {
             file_bytes: args.file_size.unwrap_or(192 << 20),
             polluter_bytes: args.polluter.unwrap_or(256 << 20),

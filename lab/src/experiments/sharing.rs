@@ -9,7 +9,7 @@ use crate::choices::size_in_range;
 use crate::load::sharing::{Sharing, SharingRole};
 use crate::load::Load;
 use crate::policy::Policy::{Conventional, FirstTouch, Proportional};
-use justitia_machine::error::LabError;
+use justitia_machine::error::Result;
 
 pub const DESCRIPTION: Description = Description {
     name: "sharing",
@@ -47,7 +47,7 @@ pub struct Parameters {
 impl Parameters {
     /// The parameters of a command line. By default the files do not fit together in 1 GiB, the polluter's file
     /// alone exceeds the polluter's share, and the second container's working set fits into its share.
-    fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+    fn from_args(args: &LoadArgs) -> Result<Self> {
         let parameters = Self {
             shared_bytes: args.shared_size.unwrap_or(192 << 20),
             own_bytes: args.file_size.unwrap_or(192 << 20),

@@ -24,7 +24,7 @@ use crate::protocol::databases::PrepareJob;
 use crate::protocol::Job;
 use crate::report;
 use analysis::{figures, Databases, Document, Environment};
-use justitia_machine::error::LabError;
+use justitia_machine::error::{Result, Say};
 use justitia_machine::vm::{DataDisk, VmSpec};
 use record::RunRecord;
 use scenario::Scenario;
@@ -51,7 +51,7 @@ impl Experiment for Scenario {
         options.split(' ').collect()
     }
 
-    fn plan(&self, args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError> {
+    fn plan(&self, args: &RunArgs, command: String) -> Result<Box<dyn Plan>> {
         let settings = Databases {
             experiment: self.name.to_owned(),
             databases: Settings::from_args(self, args)?,
@@ -83,7 +83,7 @@ impl Compared for Databases {
         Job::Databases(self.databases.job(policy, run))
     }
 
-    fn machine(&self, out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
+    fn machine(&self, out: &Path, say: &mut Say) -> Result<Machine> {
         machine(&self.databases, out, say)
     }
 
@@ -141,11 +141,7 @@ impl Analysis for Document {
 }
 
 /// The machine of all boots; also makes the databases if they are not cached.
-fn machine(
-    settings: &Settings,
-    out: &Path,
-    say: &mut dyn FnMut(&str),
-) -> Result<Machine, LabError> {
+fn machine(settings: &Settings, out: &Path, say: &mut Say) -> Result<Machine> {
     let choices = &settings.choices;
     let kernel = choices.kernel_series;
     let prepare = PrepareJob {
