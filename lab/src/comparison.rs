@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::Serialize;
 
 use crate::analysis::document::{environment, Environment};
-use crate::analysis::run::Run;
+use crate::analysis::run::{Records, Run};
 use crate::choices::Choices;
 use crate::experiment::{Analysis, Boot, Plan};
 use crate::machine::{Answer, Machine};
@@ -37,13 +37,13 @@ pub trait Compared: Clone + Serialize + 'static {
     fn line(&self, record: &Self::Record) -> String;
     fn analysis(
         environment: Environment<Self>,
-        records: BTreeMap<Policy, Vec<Self::Record>>,
+        records: Records<Self::Record>,
     ) -> Box<dyn Analysis>;
 }
 
 pub struct Comparison<S: Compared> {
     environment: Environment<S>,
-    records: BTreeMap<Policy, Vec<S::Record>>,
+    records: Records<S::Record>,
 }
 
 impl<S: Compared> Comparison<S> {

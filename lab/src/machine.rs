@@ -3,14 +3,13 @@
 //! [`Guest`] is what the runner needs to execute jobs. [`Machine`] implements it with QEMU; tests use a
 //! synthetic one. Sizes in bytes.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
-use crate::protocol::{modules_of, Job, MemoryDisk, Volume};
+use crate::protocol::{modules_of, Facts, Job, MemoryDisk, Volume};
 use justitia_machine::error::{LabError, Result, Say};
 use justitia_machine::host::{HostSeen, Watch};
 use justitia_machine::qemu::Clock;
@@ -27,7 +26,7 @@ pub struct Answer {
     pub report: Vec<u8>,
     pub failed_boots: u32,
     pub host: HostSeen,
-    pub machine: BTreeMap<String, String>,
+    pub machine: Facts,
     pub console: PathBuf,
 }
 

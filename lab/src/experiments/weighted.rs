@@ -1,6 +1,5 @@
 //! Experiments with weighted containers as implementations of [`Experiment`].
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use serde_json::Value;
 use super::settings::Settings;
 use super::{Description, CONTAINERS};
 use crate::analysis::record::RunRecord;
-use crate::analysis::run::Run;
+use crate::analysis::run::{Records, Run};
 use crate::analysis::weighted::Document;
 use crate::analysis::weighted::Environment;
 use crate::analysis::window;
@@ -104,10 +103,7 @@ impl Compared for Settings {
         )
     }
 
-    fn analysis(
-        environment: Environment,
-        records: BTreeMap<Policy, Vec<RunRecord>>,
-    ) -> Box<dyn Analysis> {
+    fn analysis(environment: Environment, records: Records<RunRecord>) -> Box<dyn Analysis> {
         Box::new(Document::analyze(environment, records))
     }
 }

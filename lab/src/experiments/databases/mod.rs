@@ -8,12 +8,11 @@ pub mod record;
 pub mod scenario;
 pub mod settings;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::analysis::run::{records, Run};
+use crate::analysis::run::{records, Records, Run};
 use crate::args::RunArgs;
 use crate::choices::Choices;
 use crate::comparison::{Compared, Comparison};
@@ -110,10 +109,7 @@ impl Compared for Databases {
         )
     }
 
-    fn analysis(
-        environment: Environment,
-        records: BTreeMap<Policy, Vec<RunRecord>>,
-    ) -> Box<dyn Analysis> {
+    fn analysis(environment: Environment, records: Records<RunRecord>) -> Box<dyn Analysis> {
         Box::new(analysis::analyze(environment, records))
     }
 }
