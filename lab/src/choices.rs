@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::args::{ClockArg, RunArgs};
 use crate::policy::{self, Policy};
 use crate::protocol::{Lru, Scheduler, Volume};
-use justitia_machine::error::LabError;
+use justitia_machine::error::{LabError, Result};
 use justitia_machine::kernels::Series;
 use justitia_machine::qemu::Clock;
 
@@ -54,7 +54,7 @@ impl Choices {
         experiment: &str,
         (default, possible): (&[Policy], &[Policy]),
         defaults: Defaults,
-    ) -> Result<Self, LabError> {
+    ) -> Result<Self> {
         let kernel = series(&args.guest.kernel)?;
         let memory_bytes = args.guest.memory.unwrap_or(defaults.memory_bytes);
         size_in_range("--memory", memory_bytes, MIN_MEMORY_BYTES, MAX_MEMORY_BYTES)?;
@@ -92,23 +92,18 @@ impl Choices {
 }
 
 /// The kernel series of a command line. The error names the nearest series.
-pub fn series(name: &str) -> Result<Series, LabError> {
+pub fn series(name: &str) -> Result<Series> {
     let cause = || format!("unknown kernel series '{name}'");
     policy::by_name(Series::ALL, |series| series.name(), name, cause)
 }
 
 /// Rejects a number outside `least..=most`. The error names the option and the range.
-pub fn in_range(
-    option: &str,
-    value: impl Into<u64>,
-    least: u64,
-    most: u64,
-) -> Result<(), LabError> {
+pub fn in_range(option: &str, value: impl Into<u64>, least: u64, most: u64) -> Result<()> {
     within("number", u64::to_string, option, value.into(), least..=most)
 }
 
 /// Rejects a size outside `least..=most`, as [`in_range`] does. The error names the option and the range.
-pub fn size_in_range(option: &str, bytes: u64, least: u64, most: u64) -> Result<(), LabError> {
+pub fn size_in_range(option: &str, bytes: u64, least: u64, most: u64) -> Result<()> {
     let exact = |bytes: &u64| justitia_quantity::exact(*bytes);
     within("size", exact, option, bytes, least..=most)
 }
@@ -119,7 +114,7 @@ fn within(
     option: &str,
     value: u64,
     range: RangeInclusive<u64>,
-) -> Result<(), LabError> {
+) -> Result<()> {
     if range.contains(&value) {
         return Ok(());
     }
@@ -131,7 +126,7 @@ fn within(
 }
 
 /// Rejects a number of CPUs with which a guest of this kernel does not boot. The error says what to use.
-pub fn cpus_start(cpus: u32, clock: Clock, kernel: Series) -> Result<(), LabError> {
+pub fn cpus_start(cpus: u32, clock: Clock, kernel: Series) -> Result<()> {
     in_range("--cpus", cpus, 1, 64)?;
     // 6.1 waits for its second CPU without letting the emulator take turns (QEMU 7.2); 6.12 and 7.2 do not.
     if clock != Clock::Host && cpus > 1 && kernel == Series::V6_1 {

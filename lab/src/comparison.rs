@@ -9,13 +9,13 @@ use serde::de::DeserializeOwned;
 use serde::Serialize;
 
 use crate::analysis::document::{environment, Environment};
-use crate::analysis::run::Run;
+use crate::analysis::run::{Records, Run};
 use crate::choices::Choices;
 use crate::experiment::{Analysis, Boot, Plan};
 use crate::machine::{Answer, Machine};
 use crate::policy::Policy;
 use crate::protocol::Job;
-use justitia_machine::error::LabError;
+use justitia_machine::error::{LabError, Result, Say};
 
 /// The settings of one kind of comparison, with everything that depends on them.
 pub trait Compared: Clone + Serialize + 'static {
@@ -29,7 +29,7 @@ pub trait Compared: Clone + Serialize + 'static {
     /// The job of one boot: one policy of run `run`, counted from 0.
     fn job(&self, policy: Policy, run: u32) -> Job;
     /// See [`Plan::machine`].
-    fn machine(&self, out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError>;
+    fn machine(&self, out: &Path, say: &mut Say) -> Result<Machine>;
     /// True if the guest reported samples of every container.
     fn is_complete(&self, record: &Self::Record) -> bool;
     fn head(record: &mut Self::Record) -> &mut Run;
@@ -37,13 +37,13 @@ pub trait Compared: Clone + Serialize + 'static {
     fn line(&self, record: &Self::Record) -> String;
     fn analysis(
         environment: Environment<Self>,
-        records: BTreeMap<Policy, Vec<Self::Record>>,
+        records: Records<Self::Record>,
     ) -> Box<dyn Analysis>;
 }
 
 pub struct Comparison<S: Compared> {
     environment: Environment<S>,
-    records: BTreeMap<Policy, Vec<S::Record>>,
+    records: Records<S::Record>,
 }
 
 impl<S: Compared> Comparison<S> {
@@ -75,11 +75,11 @@ impl<S: Compared> Plan for Comparison<S> {
         self.order().map(boot).collect()
     }
 
-    fn machine(&self, out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
+    fn machine(&self, out: &Path, say: &mut Say) -> Result<Machine> {
         self.environment.settings.machine(out, say)
     }
 
-    fn keep(&mut self, boot: usize, answer: Answer) -> Result<String, LabError> {
+    fn keep(&mut self, boot: usize, answer: Answer) -> Result<String> {
         let Some((policy, run)) = self.order().nth(boot) else {
             return Err(LabError::failed("no such boot", "report this as a bug"));
         };

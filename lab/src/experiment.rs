@@ -14,7 +14,7 @@ use crate::args::RunArgs;
 use crate::machine::{Answer, Machine};
 use crate::policy::Policy;
 use crate::protocol::Job;
-use justitia_machine::error::LabError;
+use justitia_machine::error::{Result, Say};
 
 /// Name of the record of an experiment that compares policies.
 pub const RESULT: &str = "result.json";
@@ -39,7 +39,7 @@ pub trait Experiment: Sync {
     /// Supported options of the load and of the agent, without their dashes.
     fn options(&self) -> Vec<&'static str>;
     /// Resolves and validates a command line.
-    fn plan(&self, args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError>;
+    fn plan(&self, args: &RunArgs, command: String) -> Result<Box<dyn Plan>>;
     /// Parses its result.json.
     fn read(&self, text: &str) -> Result<Box<dyn Analysis>, String>;
 }
@@ -48,9 +48,9 @@ pub trait Plan {
     fn boots(&self) -> Vec<Boot>;
     /// The machine of its boots; also makes its prerequisites. `out`: the experiment's directory. An
     /// environment error if a program or the kernel module is missing. Also the errors of a guest.
-    fn machine(&self, out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError>;
+    fn machine(&self, out: &Path, say: &mut Say) -> Result<Machine>;
     /// Keeps the report of a boot, given by its index. Returns the outcome in one line.
-    fn keep(&mut self, boot: usize, answer: Answer) -> Result<String, LabError>;
+    fn keep(&mut self, boot: usize, answer: Answer) -> Result<String>;
     /// Analyzes the kept reports; `None`: too few to be written yet.
     fn analysis(&self) -> Option<Box<dyn Analysis>>;
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use justitia_machine::architecture::Architecture;
-use justitia_machine::error::{LabError, OrCannot};
+use justitia_machine::error::{OrCannot, Result, Say};
 use justitia_machine::headers::build_module;
 use justitia_machine::kernels::Series;
 
@@ -25,11 +25,7 @@ const SOURCES: &[(&str, &str)] = sources!(
 );
 
 /// Builds the module for a series and writes it to `out`.
-pub fn build(
-    series: Series,
-    out: &Path,
-    progress: &mut dyn FnMut(&str),
-) -> Result<PathBuf, LabError> {
+pub fn build(series: Series, out: &Path, progress: &mut Say) -> Result<PathBuf> {
     let source = tempfile::tempdir().or_cannot("create", out)?;
     for (name, text) in SOURCES {
         let path = source.path().join(name);

@@ -3,27 +3,21 @@
 //! [`Guest`] is what the runner needs to execute jobs. [`Machine`] implements it with QEMU; tests use a
 //! synthetic one. Sizes in bytes.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
-use crate::protocol::{modules_of, Job, MemoryDisk, Volume};
-use justitia_machine::error::LabError;
+use crate::protocol::{modules_of, Facts, Job, MemoryDisk, Volume};
+use justitia_machine::error::{LabError, Result, Say};
 use justitia_machine::host::{HostSeen, Watch};
 use justitia_machine::qemu::Clock;
 use justitia_machine::vm::{self, VmSpec};
 
 pub trait Guest {
     /// Executes one job; `console` is the path of the guest's console log.
-    fn run(
-        &mut self,
-        job: &Job,
-        console: &Path,
-        progress: &mut dyn FnMut(&str),
-    ) -> Result<Answer, LabError>;
+    fn run(&mut self, job: &Job, console: &Path, progress: &mut Say) -> Result<Answer>;
 }
 
 #[derive(Debug)]
@@ -32,13 +26,13 @@ pub struct Answer {
     pub report: Vec<u8>,
     pub failed_boots: u32,
     pub host: HostSeen,
-    pub machine: BTreeMap<String, String>,
+    pub machine: Facts,
     pub console: PathBuf,
 }
 
 impl Answer {
     /// Parses the report.
-    pub fn report<T: DeserializeOwned>(&self) -> Result<T, LabError> {
+    pub fn report<T: DeserializeOwned>(&self) -> Result<T> {
         serde_json::from_slice(&self.report).map_err(|error| not_understood(&error))
     }
 }
@@ -65,12 +59,7 @@ impl Machine {
 }
 
 impl Guest for Machine {
-    fn run(
-        &mut self,
-        job: &Job,
-        console: &Path,
-        progress: &mut dyn FnMut(&str),
-    ) -> Result<Answer, LabError> {
+    fn run(&mut self, job: &Job, console: &Path, progress: &mut Say) -> Result<Answer> {
         let spec = VmSpec {
             console_log: console.to_owned(),
             ..self.spec.clone()
@@ -130,7 +119,7 @@ fn not_understood(error: &serde_json::Error) -> LabError {
 }
 
 /// A program built or installed beside this one.
-pub(crate) fn program(name: &str) -> Result<PathBuf, LabError> {
+pub(crate) fn program(name: &str) -> Result<PathBuf> {
     let missing = |where_: &str| {
         LabError::environment(
             format!("{name} is missing{where_}"),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use justitia_machine::error::LabError;
+use justitia_machine::error::{LabError, Result};
 
 /// The policy in force while a load is measured. Reports list them in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -147,7 +147,7 @@ pub fn chosen(
     names: &[String],
     possible: &[Policy],
     default: &[Policy],
-) -> Result<Vec<Policy>, LabError> {
+) -> Result<Vec<Policy>> {
     if names.is_empty() {
         return Ok(default.to_vec());
     }
@@ -172,7 +172,7 @@ pub fn by_name<T>(
     name_of: impl Fn(&T) -> &str,
     name: &str,
     cause: impl FnOnce() -> String,
-) -> Result<T, LabError> {
+) -> Result<T> {
     let mut items: Vec<T> = items.into_iter().collect();
     if let Some(place) = items.iter().position(|item| name_of(item) == name) {
         return Ok(items.swap_remove(place));

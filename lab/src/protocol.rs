@@ -24,9 +24,9 @@ mod series;
 mod tenant;
 mod wait_profile;
 
-pub use common::{modules_of, AgentCost, Lru, MemoryDisk, Scheduler, Volume};
+pub use common::{modules_of, AgentCost, Facts, Lru, MemoryDisk, Scheduler, Volume};
 pub use guard::{RootStream, Surroundings, TimedCommand, TimedWeight};
-pub use knobs::KnobDifference;
+pub use knobs::{KnobDifference, Knobs};
 pub use lie::Lie;
 pub use overhead::{Observing, OverheadJob, OverheadLoad, OverheadReport, ProgramCost, Window};
 pub(crate) use series::samples;

@@ -6,7 +6,7 @@ use crate::args::RunArgs;
 use crate::experiment::{Experiment, Plan};
 use crate::experiments::databases::scenario;
 use crate::policy::by_name;
-use justitia_machine::error::LabError;
+use justitia_machine::error::{LabError, Result};
 
 /// In the order of the list.
 pub fn all() -> impl Iterator<Item = &'static dyn Experiment> {
@@ -17,14 +17,14 @@ pub fn all() -> impl Iterator<Item = &'static dyn Experiment> {
 }
 
 /// The plan of a command line.
-pub fn plan(args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError> {
+pub fn plan(args: &RunArgs, command: String) -> Result<Box<dyn Plan>> {
     let experiment = find(&args.experiment)?;
     options_fit(args, experiment)?;
     experiment.plan(args, command)
 }
 
 /// Rejects options that the experiment would silently ignore.
-fn options_fit(args: &RunArgs, experiment: &dyn Experiment) -> Result<(), LabError> {
+fn options_fit(args: &RunArgs, experiment: &dyn Experiment) -> Result<()> {
     let groups = [
         Ok(json!({
             "weights": args.weights,
@@ -54,7 +54,7 @@ fn options_fit(args: &RunArgs, experiment: &dyn Experiment) -> Result<(), LabErr
 }
 
 /// Finds an experiment. The error names the nearest existing experiment.
-pub fn find(name: &str) -> Result<&'static dyn Experiment, LabError> {
+pub fn find(name: &str) -> Result<&'static dyn Experiment> {
     let cause = || format!("unknown experiment '{name}'");
     by_name(all(), |experiment| experiment.name(), name, cause)
 }

@@ -18,14 +18,14 @@ use crate::machine::Guest;
 use crate::policy::Policy;
 use crate::progress::Progress;
 use crate::registry;
-use justitia_machine::error::LabError;
+use justitia_machine::error::{LabError, Result};
 use justitia_report::{say, Exit};
 
 /// Name of the page in an experiment's directory.
 pub const REPORT: &str = "report.html";
 
 /// Executes `justitia lab ...`. The error is one line of cause, one of remedy and an exit code; see [`LabError`].
-pub fn main(args: &LabArgs) -> Result<(), LabError> {
+pub fn main(args: &LabArgs) -> Result<()> {
     let command = |output: &OutputArgs| command_line(std::env::args(), &output.out);
     match &args.command {
         LabCommand::Run(run) => perform(registry::plan(run, command(&run.output))?, &run.output),
@@ -40,7 +40,7 @@ pub fn main(args: &LabArgs) -> Result<(), LabError> {
 }
 
 /// Executes all jobs of a plan in QEMU and prints the outcome.
-fn perform(mut plan: Box<dyn Plan>, output: &OutputArgs) -> Result<(), LabError> {
+fn perform(mut plan: Box<dyn Plan>, output: &OutputArgs) -> Result<()> {
     let out = output.out.as_path();
     // Minutes of measuring follow: find out now whether the results can be written.
     fs::create_dir_all(out)
@@ -62,7 +62,7 @@ pub fn collect<W: Write>(
     out: &Path,
     mut guest: impl Guest,
     progress: &mut Progress<W>,
-) -> Result<Box<dyn Analysis>, LabError> {
+) -> Result<Box<dyn Analysis>> {
     let boots = plan.boots();
     let mut last = None;
     for (number, boot) in boots.iter().enumerate() {
@@ -83,7 +83,7 @@ pub fn collect<W: Write>(
     last.ok_or_else(|| LabError::usage("nothing to run", "use --runs 1 or more"))
 }
 
-fn write_page(analysis: &dyn Analysis, out: &Path) -> Result<(), LabError> {
+fn write_page(analysis: &dyn Analysis, out: &Path) -> Result<()> {
     match analysis.page() {
         Some(page) => write_whole(&out.join(REPORT), &page),
         None => Ok(()),
@@ -91,7 +91,7 @@ fn write_page(analysis: &dyn Analysis, out: &Path) -> Result<(), LabError> {
 }
 
 /// Prints the figures and the paths of further output.
-fn show(analysis: &dyn Analysis, out: &Path, json: bool) -> Result<(), LabError> {
+fn show(analysis: &dyn Analysis, out: &Path, json: bool) -> Result<()> {
     if json {
         return print(&format!("{:#}\n", analysis.summary()));
     }
@@ -103,7 +103,7 @@ fn show(analysis: &dyn Analysis, out: &Path, json: bool) -> Result<(), LabError>
     print(&format!("{}{what}: {}\n", analysis.table(), path.display()))
 }
 
-fn list_experiments(args: &ListArgs) -> Result<(), LabError> {
+fn list_experiments(args: &ListArgs) -> Result<()> {
     if args.json {
         let list = registry::all().map(|experiment| {
             json!({
@@ -128,7 +128,7 @@ fn list_experiments(args: &ListArgs) -> Result<(), LabError> {
 }
 
 /// Analyzes the record in a directory again, with the current rules.
-fn report_again(args: &ReportArgs) -> Result<(), LabError> {
+fn report_again(args: &ReportArgs) -> Result<()> {
     let others: [(&str, Read); 2] = [
         (wait_profile::FILE, read::<wait_profile::analysis::Document>),
         (overhead::FILE, read::<overhead::analysis::Document>),
@@ -165,7 +165,7 @@ fn read_result(text: &str) -> Result<Box<dyn Analysis>, String> {
 }
 
 /// Writes to standard output; a reader that has left is not an error.
-fn print(text: &str) -> Result<(), LabError> {
+fn print(text: &str) -> Result<()> {
     say::print(text).map(drop).map_err(|error| {
         let error = say::unprinted(&error);
         LabError::failed(error.cause, error.remedy)
@@ -173,7 +173,7 @@ fn print(text: &str) -> Result<(), LabError> {
 }
 
 /// Replaces a file atomically.
-fn write_whole(path: &Path, text: &str) -> Result<(), LabError> {
+fn write_whole(path: &Path, text: &str) -> Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let failed = |error: std::io::Error| LabError::io("write", path, error);
     let mut file = temporary_in(dir).map_err(failed)?;

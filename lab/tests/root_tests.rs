@@ -65,17 +65,7 @@ const BOOTED: [(&str, Series, &[&str], Option<u32>); 2] = [
 
 /// Modules that the guests need besides BFQ: another scheduler, mounts of files, file systems without cgroup
 /// writeback, an SMB server and its client.
-const MODULES: [&str; 9] = [
-    "mq-deadline",
-    "loop",
-    "vfat",
-    "nls_cp437",
-    "nls_ascii",
-    "fuse",
-    "ksmbd",
-    "cifs",
-    "nls_utf8",
-];
+const MODULES: &str = "mq-deadline loop vfat nls_cp437 nls_ascii fuse ksmbd cifs nls_utf8";
 
 /// The programs of the SMB server.
 const SERVER: &str = "ksmbd-tools";
@@ -217,7 +207,7 @@ impl Run<'_> {
         spec.disk_mbps = self.disk_mbps;
         spec.patches_text = true;
         spec.cmdline = self.cmdline.iter().map(|word| (*word).to_owned()).collect();
-        spec.modules.extend(MODULES.map(str::to_owned));
+        spec.modules.extend(MODULES.split(' ').map(str::to_owned));
         spec.extra_packages.push(SERVER.to_owned());
         spec.binaries.extend(self.binaries.iter().cloned());
         let names: Vec<_> = self

@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{flock, FlockOperation};
 use sha2::{Digest, Sha256};
 
-use crate::error::{LabError, OrCannot};
+use crate::error::{LabError, OrCannot, Result, Say};
 
 /// Images unused for this long are removed.
 const IMAGE_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -69,7 +69,7 @@ impl RunDir {
 
 impl Cache {
     /// The user's cache: `$XDG_CACHE_HOME/justitia/lab`, or below `~/.cache`.
-    pub fn open() -> Result<Self, LabError> {
+    pub fn open() -> Result<Self> {
         let base = absolute_env("XDG_CACHE_HOME")
             .or_else(|| absolute_env("HOME").map(|home| home.join(".cache")))
             .ok_or_else(|| {
@@ -82,7 +82,7 @@ impl Cache {
     }
 
     /// A cache at the given path.
-    pub fn at(root: &Path) -> Result<Self, LabError> {
+    pub fn at(root: &Path) -> Result<Self> {
         let cache = Self {
             root: root.to_owned(),
         };
@@ -98,7 +98,7 @@ impl Cache {
     }
 
     /// Waits until the cache is free and locks it.
-    pub fn lock(&self, progress: &mut dyn FnMut(&str)) -> Result<LockedCache, LabError> {
+    pub fn lock(&self, progress: &mut Say) -> Result<LockedCache> {
         let path = self.path("lock");
         let file = File::options()
             .create(true)
@@ -117,7 +117,7 @@ impl Cache {
     }
 
     /// Creates scratch space. Also removes leftovers of runs that were killed.
-    pub fn run_dir(&self) -> Result<RunDir, LabError> {
+    pub fn run_dir(&self) -> Result<RunDir> {
         let base = self.path("run");
         sweep_runs(&base);
         let dir = tempfile::Builder::new()
@@ -131,7 +131,7 @@ impl Cache {
     }
 
     /// The image `name` if it exists and its checksum is right; marks it as used now.
-    pub fn verified_image(&self, name: &str) -> Result<Option<PathBuf>, LabError> {
+    pub fn verified_image(&self, name: &str) -> Result<Option<PathBuf>> {
         let path = self.path("images").join(name);
         let Ok(expected) = fs::read_to_string(sums_path(&path)) else {
             return Ok(None);
@@ -148,7 +148,7 @@ impl Cache {
     }
 
     /// Moves a finished image to its name and records its checksum; prunes long-unused images.
-    pub fn adopt_image(&self, built: &Path, name: &str) -> Result<PathBuf, LabError> {
+    pub fn adopt_image(&self, built: &Path, name: &str) -> Result<PathBuf> {
         let images = self.path("images");
         prune(&images, IMAGES_KEPT);
         let path = images.join(name);
@@ -204,7 +204,7 @@ fn prune(images: &Path, kept: u64) {
 }
 
 /// SHA-256 of a file, lower-case hexadecimal.
-pub fn sha256_file(path: &Path) -> Result<String, LabError> {
+pub fn sha256_file(path: &Path) -> Result<String> {
     let mut file = File::open(path).or_cannot("open", path)?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0_u8; 1 << 20];

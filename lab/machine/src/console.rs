@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::error::{LabError, OrCannot};
+use crate::error::{LabError, OrCannot, Result};
 use crate::tools::first_complaint;
 
 /// Time for a guest that panicked to print where; then it is ended.
@@ -41,7 +41,7 @@ pub fn watch(
     log: &Path,
     timeout: Duration,
     on_line: &mut dyn FnMut(&str) -> bool,
-) -> Result<Ending, LabError> {
+) -> Result<Ending> {
     let log_file = File::create(log).or_cannot("create", log)?;
     let mut complaints =
         tempfile::tempfile().or_cannot("create a file in", &std::env::temp_dir())?;

@@ -63,14 +63,20 @@ impl LabError {
     }
 }
 
+/// A result of the lab.
+pub type Result<T, E = LabError> = std::result::Result<T, E>;
+
+/// Takes a line of progress.
+pub type Say<'a> = dyn FnMut(&str) + 'a;
+
 /// Turns the error of an operation on one of the lab's own files into [`LabError::io`].
 pub trait OrCannot<T> {
     /// `action` and `path` as in "cannot create /some/path".
-    fn or_cannot(self, action: &str, path: &Path) -> Result<T, LabError>;
+    fn or_cannot(self, action: &str, path: &Path) -> Result<T>;
 }
 
 impl<T, E: Display> OrCannot<T> for Result<T, E> {
-    fn or_cannot(self, action: &str, path: &Path) -> Result<T, LabError> {
+    fn or_cannot(self, action: &str, path: &Path) -> Result<T> {
         self.map_err(|error| LabError::io(action, path, error))
     }
 }

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use crate::architecture::Architecture;
 use crate::cache::Cache;
-use crate::error::{LabError, OrCannot};
+use crate::error::{LabError, OrCannot, Result};
 use crate::tools;
 
 pub mod sources;
@@ -34,11 +34,7 @@ impl World {
     ///
     /// An environment error when no Debian archive is configured or it does not answer. Suites that end in
     /// `-security` are skipped when the machine has no security archive.
-    pub fn open(
-        cache: &Cache,
-        architecture: Architecture,
-        suites: &[&str],
-    ) -> Result<Self, LabError> {
+    pub fn open(cache: &Cache, architecture: Architecture, suites: &[&str]) -> Result<Self> {
         let configured = configured_sources()?;
         let mut stanzas = String::new();
         for suite in suites {
@@ -68,13 +64,13 @@ impl World {
     }
 
     /// The packages whose names start with `prefix`.
-    pub fn packages_with_prefix(&self, prefix: &str) -> Result<Vec<String>, LabError> {
+    pub fn packages_with_prefix(&self, prefix: &str) -> Result<Vec<String>> {
         let names = self.run("apt-cache", ["pkgnames", prefix], REMEDY_ARCHIVE)?;
         Ok(names.split_whitespace().map(str::to_owned).collect())
     }
 
     /// The packages that installing `names` on an empty system would bring, sorted.
-    pub fn closure(&self, names: &[String]) -> Result<Vec<String>, LabError> {
+    pub fn closure(&self, names: &[String]) -> Result<Vec<String>> {
         let install = "install --simulate --no-install-recommends --yes --".split(' ');
         let arguments = install.chain(names.iter().map(String::as_str));
         let remedy = "check the package names; they must exist in the guest's Debian release";
@@ -85,7 +81,7 @@ impl World {
     }
 
     /// Downloads the newest versions of packages into `dir`, verified by apt; returns the files, sorted.
-    pub fn download(&self, packages: &[String], dir: &Path) -> Result<Vec<PathBuf>, LabError> {
+    pub fn download(&self, packages: &[String], dir: &Path) -> Result<Vec<PathBuf>> {
         fs::create_dir_all(dir).or_cannot("create", dir)?;
         let mut apt = self.apt("apt-get")?;
         apt.current_dir(dir).arg("download").args(packages);
@@ -116,12 +112,12 @@ impl World {
         program: &str,
         arguments: impl IntoIterator<Item = &'a str>,
         remedy: &str,
-    ) -> Result<String, LabError> {
+    ) -> Result<String> {
         let output = tools::run(self.apt(program)?.args(arguments), remedy)?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    fn apt(&self, program: &str) -> Result<Command, LabError> {
+    fn apt(&self, program: &str) -> Result<Command> {
         let mut command = Command::new(tools::find(program)?);
         command
             .arg("-c")
@@ -130,11 +126,7 @@ impl World {
         Ok(command)
     }
 
-    fn write_configuration(
-        &self,
-        architecture: Architecture,
-        stanzas: &str,
-    ) -> Result<(), LabError> {
+    fn write_configuration(&self, architecture: Architecture, stanzas: &str) -> Result<()> {
         for dir in ["state/lists/partial", "cache/archives/partial"] {
             let path = self.dir.join(dir);
             fs::create_dir_all(&path).or_cannot("create", &path)?;
@@ -181,7 +173,7 @@ fn configuration(dir: &Path, architecture: Architecture) -> String {
 }
 
 /// The sources of this machine's apt, wherever its configuration keeps them.
-fn configured_sources() -> Result<Vec<Source>, LabError> {
+fn configured_sources() -> Result<Vec<Source>> {
     let output = tools::run(
         Command::new(tools::find("apt-config")?)
             .args("shell LIST Dir::Etc::sourcelist/f PARTS Dir::Etc::sourceparts/d".split(' ')),

@@ -15,7 +15,7 @@ use std::process::Command;
 
 use crate::architecture::Architecture;
 use crate::cache::{Cache, LockedCache};
-use crate::error::{LabError, OrCannot};
+use crate::error::{LabError, OrCannot, Result, Say};
 use crate::fetch::World;
 use crate::kernels::{self, flavor, Kernel, Series, Wanted};
 use crate::packages::{cached, keep, unpack};
@@ -54,8 +54,8 @@ fn obtain(
     architecture: Architecture,
     series: Series,
     kernel: &Kernel,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Option<Vec<PathBuf>>, LabError> {
+    progress: &mut Say,
+) -> Result<Option<Vec<PathBuf>>> {
     let release = &kernel.release;
     let Some(abi) = release.strip_suffix(&flavor(architecture)) else {
         return Ok(None);
@@ -91,8 +91,8 @@ fn obtain_with_kernel(
     cache: &LockedCache,
     architecture: Architecture,
     series: Series,
-    progress: &mut dyn FnMut(&str),
-) -> Result<(Kernel, Vec<PathBuf>), LabError> {
+    progress: &mut Say,
+) -> Result<(Kernel, Vec<PathBuf>)> {
     let kernel = kernels::obtain(cache, architecture, series, progress)?;
     if let Some(debs) = obtain(cache, architecture, series, &kernel, progress)? {
         return Ok((kernel, debs));
@@ -122,8 +122,8 @@ pub fn build_module(
     source: &Path,
     name: &str,
     out: &Path,
-    progress: &mut dyn FnMut(&str),
-) -> Result<PathBuf, LabError> {
+    progress: &mut Say,
+) -> Result<PathBuf> {
     let cache = Cache::open()?.lock(progress)?;
     let scratch = cache.run_dir()?;
     let tree = scratch.path().join("tree");
@@ -177,12 +177,7 @@ struct Unpacked<'a> {
 
 impl Unpacked<'_> {
     /// `make` with them.
-    fn make(
-        &self,
-        cache: &Cache,
-        work: &Path,
-        progress: &mut dyn FnMut(&str),
-    ) -> Result<Command, LabError> {
+    fn make(&self, cache: &Cache, work: &Path, progress: &mut Say) -> Result<Command> {
         for deb in self.debs {
             unpack(deb, self.tree)?;
         }
@@ -212,14 +207,14 @@ impl Unpacked<'_> {
 }
 
 /// `make` with this machine's compilers.
-fn make_here(architecture: Architecture, headers: &Path, work: &Path) -> Result<Command, LabError> {
+fn make_here(architecture: Architecture, headers: &Path, work: &Path) -> Result<Command> {
     let mut make = Command::new(tools::find("make")?);
     make.args(make_arguments(architecture, headers, work));
     Ok(make)
 }
 
 /// Replaces `/usr/src` in a Makefile of the headers by its counterpart below `tree`.
-fn turn_to(makefile: &Path, tree: &Path) -> Result<(), LabError> {
+fn turn_to(makefile: &Path, tree: &Path) -> Result<()> {
     let text = fs::read_to_string(makefile).or_cannot("read", makefile)?;
     let turned = text.replace("/usr/src/", &format!("{}/usr/src/", tree.display()));
     fs::write(makefile, turned).or_cannot("write", makefile)
@@ -244,7 +239,7 @@ fn make_arguments(architecture: Architecture, headers: &Path, work: &Path) -> Ve
 }
 
 /// True if the suite's build tools run on this machine, and the kernel's compiler is installed.
-fn runs_here(architecture: Architecture, headers: &Path) -> Result<bool, LabError> {
+fn runs_here(architecture: Architecture, headers: &Path) -> Result<bool> {
     if !toolchain::is_here(architecture, headers) {
         return Ok(false);
     }
@@ -256,7 +251,7 @@ fn runs_here(architecture: Architecture, headers: &Path) -> Result<bool, LabErro
 }
 
 /// Copies the files of a source directory, without subdirectories and output of an earlier build.
-fn copy_sources(from: &Path, to: &Path) -> Result<(), LabError> {
+fn copy_sources(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).or_cannot("create", to)?;
     let entries = fs::read_dir(from).or_cannot("list", from)?;
     for path in entries.flatten().map(|entry| entry.path()) {

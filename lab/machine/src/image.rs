@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 
 use crate::architecture::Architecture;
 use crate::cache::{sha256_bytes, Cache, LockedCache};
-use crate::error::{LabError, OrCannot};
+use crate::error::{LabError, OrCannot, Result, Say};
 use crate::fetch::World;
 use crate::tools;
 
@@ -57,8 +57,8 @@ pub fn root_image(
     architecture: Architecture,
     release: &str,
     extra: &[String],
-    progress: &mut dyn FnMut(&str),
-) -> Result<PathBuf, LabError> {
+    progress: &mut Say,
+) -> Result<PathBuf> {
     let mut wanted: Vec<String> = BASE_PACKAGES.split(' ').map(str::to_owned).collect();
     wanted.extend_from_slice(extra);
     wanted.sort();
@@ -100,8 +100,8 @@ fn build_root(
     world: &World,
     packages: &[String],
     name: &str,
-    progress: &mut dyn FnMut(&str),
-) -> Result<PathBuf, LabError> {
+    progress: &mut Say,
+) -> Result<PathBuf> {
     let scratch = cache.run_dir()?;
     let debs = world.download(packages, &scratch.path().join("debs"))?;
     progress(&format!("unpacking {} packages", debs.len()));
@@ -119,7 +119,7 @@ fn build_root(
 }
 
 /// The merged-/usr directory tree into which packages are unpacked.
-fn skeleton(tree: &Path) -> Result<(), LabError> {
+fn skeleton(tree: &Path) -> Result<()> {
     for dir in DIRECTORIES.split(' ') {
         let path = tree.join(dir);
         fs::create_dir_all(&path).or_cannot("create", &path)?;
@@ -140,7 +140,7 @@ fn skeleton(tree: &Path) -> Result<(), LabError> {
 }
 
 /// Unpacks one package without its documentation and without running its scripts.
-fn extract(deb: &Path, tree: &Path) -> Result<(), LabError> {
+fn extract(deb: &Path, tree: &Path) -> Result<()> {
     let remedy = "check that the cache's file system has room, then run this again";
     let failed = |error: &dyn std::fmt::Display| {
         LabError::environment(format!("cannot unpack {}: {error}", deb.display()), remedy)
@@ -180,7 +180,7 @@ fn extract(deb: &Path, tree: &Path) -> Result<(), LabError> {
 }
 
 /// Adds what maintainer scripts would have made, as far as a guest needs it, and our init.
-fn finish_tree(tree: &Path) -> Result<(), LabError> {
+fn finish_tree(tree: &Path) -> Result<()> {
     for (path, text, mode) in [
         (
             "etc/passwd",

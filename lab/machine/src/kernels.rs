@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::architecture::Architecture;
 use crate::cache::{sha256_file, LockedCache};
-use crate::error::{LabError, OrCannot};
+use crate::error::{LabError, OrCannot, Result, Say};
 use crate::fetch::World;
 use crate::packages;
 use crate::sealed::Sealed;
@@ -108,8 +108,8 @@ impl Wanted {
         &self,
         cache: &LockedCache,
         architecture: Architecture,
-        progress: &mut dyn FnMut(&str),
-    ) -> Result<Kernel, LabError> {
+        progress: &mut Say,
+    ) -> Result<Kernel> {
         match self {
             Self::Series(series) => obtain(cache, architecture, *series, progress),
             Self::Built(tree) => built(tree),
@@ -128,7 +128,7 @@ pub struct Kernel {
 
 impl Kernel {
     /// The image that QEMU boots, verified.
-    pub fn image(&self) -> Result<PathBuf, LabError> {
+    pub fn image(&self) -> Result<PathBuf> {
         self.verified(self.image)
     }
 
@@ -146,7 +146,7 @@ impl Kernel {
     }
 
     /// The absolute path of a file whose checksum was verified.
-    pub fn verified(&self, relative: &str) -> Result<PathBuf, LabError> {
+    pub fn verified(&self, relative: &str) -> Result<PathBuf> {
         self.sealed.verified(relative)
     }
 }
@@ -156,8 +156,8 @@ pub fn obtain(
     cache: &LockedCache,
     architecture: Architecture,
     series: Series,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Kernel, LabError> {
+    progress: &mut Say,
+) -> Result<Kernel> {
     let dir = cache.path("kernels").join(architecture.name(series.name()));
     if let Some(kernel) = load(&dir) {
         if kernel.image().is_ok() {
@@ -174,7 +174,7 @@ pub fn obtain(
 }
 
 /// The kernel in a build tree.
-fn built(tree: &Path) -> Result<Kernel, LabError> {
+fn built(tree: &Path) -> Result<Kernel> {
     let image = "arch/x86/boot/bzImage";
     let release = fs::read_to_string(tree.join("include/config/kernel.release"));
     let sum = sha256_file(&tree.join(image));
@@ -209,21 +209,16 @@ fn fetch(
     architecture: Architecture,
     series: Series,
     dir: &Path,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Kernel, LabError> {
+    progress: &mut Say,
+) -> Result<Kernel> {
     progress(&format!(
         "fetching kernel {series} from {}",
         series.suites()[0]
     ));
     let world = World::open(cache, architecture, series.suites())?;
     let mut index = Vec::new();
-    for prefix in [
-        "linux-image-",
-        "linux-binary-",
-        "linux-modules-",
-        "linux-base-",
-    ] {
-        index.extend(world.packages_with_prefix(&format!("{prefix}{}", series.name()))?);
+    for part in ["image", "binary", "modules", "base"] {
+        index.extend(world.packages_with_prefix(&format!("linux-{part}-{series}"))?);
     }
     let scratch = cache.run_dir()?;
     let mut last_error = LabError::environment(
@@ -301,7 +296,7 @@ fn numbers(text: &str) -> Vec<u64> {
 }
 
 /// Unpacks a kernel into `staging`, in the cache's layout.
-fn unpack(release: &str, debs: &[PathBuf], scratch: &Path, staging: &Path) -> Result<(), LabError> {
+fn unpack(release: &str, debs: &[PathBuf], scratch: &Path, staging: &Path) -> Result<()> {
     let tree = scratch.join("tree");
     for deb in debs {
         packages::unpack(deb, &tree)?;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::error::{LabError, OrCannot};
+use crate::error::{LabError, OrCannot, Result};
 use crate::kernels::Kernel;
 use crate::tools;
 
@@ -22,7 +22,7 @@ pub struct Module {
 
 /// The named modules and all their dependencies, dependencies first. An environment error when the kernel
 /// neither has a module nor has it built in.
-pub fn collect(kernel: &Kernel, names: &[String]) -> Result<Vec<Module>, LabError> {
+pub fn collect(kernel: &Kernel, names: &[String]) -> Result<Vec<Module>> {
     let mut ordered = Vec::new();
     let builtin = kernel.builtin_modules();
     for name in names {
@@ -31,12 +31,7 @@ pub fn collect(kernel: &Kernel, names: &[String]) -> Result<Vec<Module>, LabErro
     Ok(ordered)
 }
 
-fn visit(
-    kernel: &Kernel,
-    builtin: &str,
-    name: &str,
-    ordered: &mut Vec<Module>,
-) -> Result<(), LabError> {
+fn visit(kernel: &Kernel, builtin: &str, name: &str, ordered: &mut Vec<Module>) -> Result<()> {
     if ordered.iter().any(|module| module.name == name) {
         return Ok(());
     }
@@ -61,7 +56,7 @@ fn visit(
     Ok(())
 }
 
-fn decompressed(path: &Path) -> Result<Vec<u8>, LabError> {
+fn decompressed(path: &Path) -> Result<Vec<u8>> {
     let program = match path.extension().and_then(|extension| extension.to_str()) {
         Some("xz") => "xz",
         Some("zst") => "zstd",

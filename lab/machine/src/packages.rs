@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cache::Cache;
-use crate::error::LabError;
+use crate::error::Result;
 use crate::fetch::World;
 use crate::sealed::Sealed;
 use crate::tools;
@@ -15,7 +15,7 @@ pub(crate) fn keep(
     world: &World,
     packages: &[String],
     dir: &Path,
-) -> Result<Vec<PathBuf>, LabError> {
+) -> Result<Vec<PathBuf>> {
     let scratch = cache.run_dir()?;
     let staging = scratch.path().join("packages");
     world.download(packages, &staging)?;
@@ -27,7 +27,7 @@ pub(crate) fn cached(dir: &Path) -> Option<Vec<PathBuf>> {
     Sealed::open(dir)?.all_verified().ok()
 }
 
-pub(crate) fn unpack(deb: &Path, tree: &Path) -> Result<(), LabError> {
+pub(crate) fn unpack(deb: &Path, tree: &Path) -> Result<()> {
     let mut command = Command::new(tools::find("dpkg-deb")?);
     command.arg("--extract").arg(deb).arg(tree);
     tools::run(&mut command, "check that the cache's file system has room").map(drop)

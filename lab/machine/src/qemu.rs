@@ -22,7 +22,7 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::architecture::Architecture;
-use crate::error::LabError;
+use crate::error::{LabError, Result};
 use crate::image::ROOT_PARTUUID;
 use crate::tools;
 
@@ -247,7 +247,7 @@ fn words(words: &str) -> Vec<String> {
 }
 
 /// QEMU's version, as (major version, whole first line).
-pub fn version(architecture: Architecture) -> Result<(u32, String), LabError> {
+pub fn version(architecture: Architecture) -> Result<(u32, String)> {
     let output = tools::run(
         Command::new(tools::find(architecture.qemu())?).arg("--version"),
         REMEDY,
@@ -401,12 +401,7 @@ mod tests {
         assert_eq!(value_of(&arguments, "-smp"), ["2"]);
         assert_eq!(value_of(&arguments, "-kernel"), ["/k/vmlinuz"]);
         let line = value_of(&arguments, "-append")[0];
-        for word in [
-            "root=PARTUUID=4a555354-01",
-            "panic=-1",
-            "psi=1",
-            "lru_gen=off",
-        ] {
+        for word in "root=PARTUUID=4a555354-01 panic=-1 psi=1 lru_gen=off".split(' ') {
             assert!(
                 line.split(' ').any(|present| present == word),
                 "{word} in {line}"

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::cache::sha256_file;
-use crate::error::{LabError, OrCannot};
+use crate::error::{LabError, OrCannot, Result};
 
 const MANIFEST: &str = "manifest.json";
 
@@ -23,11 +23,7 @@ pub(crate) struct Sealed {
 
 impl Sealed {
     /// Seals `staging` and moves it to `dir`, in place of what is there.
-    pub(crate) fn seal(
-        staging: &Path,
-        dir: &Path,
-        release: Option<String>,
-    ) -> Result<Self, LabError> {
+    pub(crate) fn seal(staging: &Path, dir: &Path, release: Option<String>) -> Result<Self> {
         let mut files = BTreeMap::new();
         collect_sums(staging, staging, &mut files)?;
         let sealed = Self {
@@ -60,7 +56,7 @@ impl Sealed {
     }
 
     /// The absolute path of a file whose checksum was verified.
-    pub(crate) fn verified(&self, relative: &str) -> Result<PathBuf, LabError> {
+    pub(crate) fn verified(&self, relative: &str) -> Result<PathBuf> {
         let path = self.dir.join(relative);
         let expected = self.files.get(relative);
         if expected.is_some_and(|sum| sha256_file(&path).is_ok_and(|actual| &actual == sum)) {
@@ -73,16 +69,12 @@ impl Sealed {
     }
 
     /// The absolute paths of all files, verified.
-    pub(crate) fn all_verified(&self) -> Result<Vec<PathBuf>, LabError> {
+    pub(crate) fn all_verified(&self) -> Result<Vec<PathBuf>> {
         self.files.keys().map(|path| self.verified(path)).collect()
     }
 }
 
-fn collect_sums(
-    base: &Path,
-    dir: &Path,
-    files: &mut BTreeMap<String, String>,
-) -> Result<(), LabError> {
+fn collect_sums(base: &Path, dir: &Path, files: &mut BTreeMap<String, String>) -> Result<()> {
     let entries = fs::read_dir(dir).or_cannot("list", dir)?;
     for path in entries.flatten().map(|entry| entry.path()) {
         if path.is_dir() {

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use crate::architecture::Architecture;
 use crate::cache::Cache;
-use crate::error::{LabError, OrCannot};
+use crate::error::{LabError, OrCannot, Result, Say};
 use crate::fetch::World;
 use crate::kernels::Series;
 use crate::packages::{cached, keep, unpack};
@@ -38,8 +38,8 @@ pub(crate) fn install(
     headers: &Path,
     debs: &[PathBuf],
     tree: &Path,
-    progress: &mut dyn FnMut(&str),
-) -> Result<(), LabError> {
+    progress: &mut Say,
+) -> Result<()> {
     let variables = headers.join(".kernelvariables");
     let text = fs::read_to_string(&variables).or_cannot("read", &variables)?;
     let compiler = compiler(&text).ok_or_else(|| {
@@ -80,7 +80,7 @@ pub(crate) fn install(
 }
 
 /// `make` with these arguments, in the new root. An environment error if `unshare` is missing.
-pub(crate) fn make(tree: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Command, LabError> {
+pub(crate) fn make(tree: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Command> {
     let mut command = Command::new(tools::find("unshare")?);
     command
         .args(["--map-root-user", "--mount", "sh", "-c", ENTER])
@@ -108,7 +108,7 @@ fn kbuild_package(debs: &[PathBuf]) -> Option<String> {
 }
 
 /// Links such as `/bin`, before anything is unpacked into them.
-fn merge_usr(tree: &Path) -> Result<(), LabError> {
+fn merge_usr(tree: &Path) -> Result<()> {
     for name in ["bin", "sbin", "lib", "lib64"] {
         let target = tree.join("usr").join(name);
         fs::create_dir_all(&target).or_cannot("create", &target)?;
@@ -121,7 +121,7 @@ fn merge_usr(tree: &Path) -> Result<(), LabError> {
 }
 
 /// Sets up `sh` and `awk`, as the packages' own scripts would.
-fn shell(tree: &Path) -> Result<(), LabError> {
+fn shell(tree: &Path) -> Result<()> {
     for (name, program) in [("sh", "dash"), ("awk", "mawk")] {
         let link = tree.join("usr/bin").join(name);
         if fs::symlink_metadata(&link).is_err() {

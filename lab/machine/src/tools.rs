@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::error::LabError;
+use crate::error::{LabError, Result};
 
 /// A program and the Debian package that contains it.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -28,12 +28,12 @@ const OTHER_QEMU: (&str, &str) = ("qemu-system-aarch64", "qemu-system-arm");
 const FAKEROOT: (&str, &str) = ("fakeroot", "fakeroot");
 
 /// The path of a program, or an error that names the package to install.
-pub fn find(program: &str) -> Result<PathBuf, LabError> {
+pub fn find(program: &str) -> Result<PathBuf> {
     locate(program).ok_or_else(|| missing_error(&[package_entry(program)]))
 }
 
 /// Checks all programs at once, so that one error names everything that is missing.
-pub fn check_all() -> Result<(), LabError> {
+pub fn check_all() -> Result<()> {
     let wanted = PROGRAMS
         .iter()
         .chain((!running_as_root()).then_some(&FAKEROOT));
@@ -50,7 +50,7 @@ pub fn check_all() -> Result<(), LabError> {
 
 /// Runs a command to completion, without input, in the C locale. An environment error with the most
 /// informative line of its stderr when it fails.
-pub fn run(command: &mut Command, remedy: &str) -> Result<Output, LabError> {
+pub fn run(command: &mut Command, remedy: &str) -> Result<Output> {
     let name = Path::new(command.get_program())
         .file_name()
         .map_or_else(String::new, |name| name.to_string_lossy().into_owned());

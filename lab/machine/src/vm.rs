@@ -20,7 +20,7 @@ use std::time::Duration;
 use crate::architecture::Architecture;
 use crate::cache::{Cache, LockedCache};
 use crate::console::{watch, Ending};
-use crate::error::{LabError, OrCannot};
+use crate::error::{LabError, OrCannot, Result, Say};
 use crate::job_disk;
 use crate::kernels::{Kernel, Wanted};
 use crate::qemu::{
@@ -132,7 +132,7 @@ pub struct Prepared {
 }
 
 /// Fetches and builds what `spec` needs, or finds it in the cache.
-pub fn prepare(spec: &VmSpec, progress: &mut dyn FnMut(&str)) -> Result<Prepared, LabError> {
+pub fn prepare(spec: &VmSpec, progress: &mut Say) -> Result<Prepared> {
     tools::check_all()?;
     let architecture = spec.architecture;
     let (qemu_major, qemu_version) = qemu::version(architecture)?;
@@ -166,11 +166,7 @@ pub fn prepare(spec: &VmSpec, progress: &mut dyn FnMut(&str)) -> Result<Prepared
 
 /// Boots a guest with a job and returns its report. An environment error (exit code 69) if something is missing,
 /// or the guest panicked twice or exceeded its time limit. A failure (1) if the guest program gave up.
-pub fn run_guest(
-    spec: &VmSpec,
-    job: &[u8],
-    progress: &mut dyn FnMut(&str),
-) -> Result<GuestOutput, LabError> {
+pub fn run_guest(spec: &VmSpec, job: &[u8], progress: &mut Say) -> Result<GuestOutput> {
     let prepared = prepare(spec, progress)?;
     let mut retries = 0;
     let report = loop {
@@ -211,12 +207,7 @@ enum Outcome {
     Panicked(String),
 }
 
-fn boot(
-    prepared: &Prepared,
-    spec: &VmSpec,
-    job: &[u8],
-    progress: &mut dyn FnMut(&str),
-) -> Result<Outcome, LabError> {
+fn boot(prepared: &Prepared, spec: &VmSpec, job: &[u8], progress: &mut Say) -> Result<Outcome> {
     if let Some(dir) = spec.console_log.parent() {
         fs::create_dir_all(dir).or_cannot("create", dir)?;
     }
@@ -269,12 +260,7 @@ fn boot(
 }
 
 /// The machine of a run, with a fresh data disk.
-fn machine(
-    prepared: &Prepared,
-    spec: &VmSpec,
-    dir: &Path,
-    job_path: &Path,
-) -> Result<Machine, LabError> {
+fn machine(prepared: &Prepared, spec: &VmSpec, dir: &Path, job_path: &Path) -> Result<Machine> {
     let mut disks = vec![
         Disk::shared(&prepared.root, SERIAL_ROOT),
         Disk::shared(&prepared.tools, SERIAL_TOOLS),
@@ -308,7 +294,7 @@ fn machine(
 }
 
 /// A sparse file of this size.
-fn empty(path: PathBuf, bytes: u64) -> Result<PathBuf, LabError> {
+fn empty(path: PathBuf, bytes: u64) -> Result<PathBuf> {
     File::create(&path)
         .and_then(|file| file.set_len(bytes))
         .or_cannot("create", &path)?;
@@ -320,8 +306,8 @@ fn empty(path: PathBuf, bytes: u64) -> Result<PathBuf, LabError> {
 fn choose_accelerator(
     prepared: &Prepared,
     cache: &LockedCache,
-    progress: &mut dyn FnMut(&str),
-) -> Result<Accelerator, LabError> {
+    progress: &mut Say,
+) -> Result<Accelerator> {
     if !qemu::kvm_is_accessible() {
         return Ok(Accelerator::Tcg);
     }

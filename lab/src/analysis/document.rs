@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hostile::HostileFigures;
 use crate::policy::Policy;
+use crate::protocol::Facts;
 
 /// Version of the layout; a reader refuses a newer one.
 pub const SCHEMA: u32 = 1;
@@ -32,8 +33,8 @@ pub struct Environment<S> {
     /// End of the experiment, seconds since 1970.
     pub recorded_at_s: u64,
     /// Facts that the guest read back.
-    pub guest: BTreeMap<String, String>,
-    pub machine: BTreeMap<String, String>,
+    pub guest: Facts,
+    pub machine: Facts,
     /// Every choice, with its default resolved.
     #[serde(flatten)]
     pub settings: S,
@@ -62,8 +63,8 @@ pub fn environment<S>(settings: S, command: String) -> Environment<S> {
         command,
         justitia_version: env!("CARGO_PKG_VERSION").to_owned(),
         recorded_at_s: 0,
-        guest: BTreeMap::new(),
-        machine: BTreeMap::new(),
+        guest: Facts::new(),
+        machine: Facts::new(),
         settings,
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Not;
 use serde::{Deserialize, Serialize};
 
 use crate::policy::Policy;
-use crate::protocol::AgentCost;
+use crate::protocol::{AgentCost, Facts};
 
 /// Facts recorded for every run of a policy. The guest reports its own; the host fills in the others.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -23,8 +23,8 @@ pub struct Run {
     #[serde(default)]
     pub kernel: String,
     /// Facts that the guest read back, until the host moves them to the experiment's environment.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub environment: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Facts::is_empty")]
+    pub environment: Facts,
     /// Cost of the agent; `None` if none ran or it could not be measured.
     pub agent: Option<AgentCost>,
     pub agent_log: String,
@@ -63,11 +63,14 @@ pub struct AnalyzedRun<F, R> {
     pub record: R,
 }
 
-/// The records of the runs of each policy, to be analyzed again.
+/// The records of the runs of each policy.
+pub type Records<R> = BTreeMap<Policy, Vec<R>>;
+
+/// The records of analyzed runs, to be analyzed again.
 pub fn records<P, F, R>(
     policies: BTreeMap<Policy, P>,
     runs: fn(P) -> Vec<AnalyzedRun<F, R>>,
-) -> BTreeMap<Policy, Vec<R>> {
+) -> Records<R> {
     let policies = policies.into_iter();
     policies
         .map(|(policy, result)| {

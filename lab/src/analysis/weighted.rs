@@ -7,7 +7,7 @@ use super::document::{self, SCHEMA};
 use super::hostile;
 use super::record::RunRecord;
 use super::result::PolicyResult;
-use super::run;
+use super::run::{self, Records};
 use crate::experiments::settings::Settings;
 use crate::policy::Policy;
 
@@ -16,7 +16,7 @@ pub type Environment = document::Environment<Settings>;
 
 impl Document {
     /// Analyzes the records of an experiment.
-    pub fn analyze(environment: Environment, records: BTreeMap<Policy, Vec<RunRecord>>) -> Self {
+    pub fn analyze(environment: Environment, records: Records<RunRecord>) -> Self {
         let kernel = records.values().flatten().next().map_or_else(
             || environment.settings.choices.kernel_series.to_string(),
             |run| run.head.kernel.clone(),

@@ -6,7 +6,7 @@ use crate::args::RunArgs;
 use crate::choices::in_range;
 use crate::policy::by_name;
 use crate::protocol::Lie;
-use justitia_machine::error::LabError;
+use justitia_machine::error::{LabError, Result};
 
 /// Maximum number of containers in one guest.
 pub const MAX_CONTAINERS: usize = 64;
@@ -32,7 +32,7 @@ pub struct ContainerSpec {
 }
 
 /// The containers of a command line, with `default` weights unless it names some.
-pub fn containers(args: &RunArgs, default: &[u32]) -> Result<Vec<ContainerSpec>, LabError> {
+pub fn containers(args: &RunArgs, default: &[u32]) -> Result<Vec<ContainerSpec>> {
     let weights: Vec<u32> = match args.containers {
         Some(count) => {
             in_range("--containers", count, 1, MAX_CONTAINERS as u64)?;
@@ -94,7 +94,7 @@ pub fn containers(args: &RunArgs, default: &[u32]) -> Result<Vec<ContainerSpec>,
 }
 
 /// Given names, validated, or `w100`, `w200`, ... with a number appended if weights repeat.
-fn names(args: &RunArgs, weights: &[u32]) -> Result<Vec<String>, LabError> {
+fn names(args: &RunArgs, weights: &[u32]) -> Result<Vec<String>> {
     if args.names.is_empty() {
         return Ok(weights
             .iter()
@@ -157,7 +157,7 @@ fn named<'a>(
     specs: &'a mut [ContainerSpec],
     option: &str,
     name: &str,
-) -> Result<&'a mut ContainerSpec, LabError> {
+) -> Result<&'a mut ContainerSpec> {
     let cause = || format!("{option} {name}: no such container");
     by_name(specs, |spec| &spec.name, name, cause)
 }

@@ -10,8 +10,8 @@ use crate::choices::in_range;
 use crate::load::fileserver::Fileserver;
 pub use crate::load::fileserver::Mix as Parameters;
 use crate::load::Load;
-use crate::policy::Policy;
-use justitia_machine::error::LabError;
+use crate::policy::Policy::{self, Conventional, Justitia, Memcg, Proportional};
+use justitia_machine::error::Result;
 
 pub const DESCRIPTION: Description = Description {
     name: "fileserver",
@@ -24,12 +24,7 @@ pub const DESCRIPTION: Description = Description {
     question: "buffered writers get bandwidth in the ratio of their weights",
     measure: Measure::Window,
     weights: &[100, 200, 300, 400, 500, 600, 700, 800],
-    policies: &[
-        Policy::Conventional,
-        Policy::Memcg,
-        Policy::Justitia,
-        Policy::Proportional,
-    ],
+    policies: &[Conventional, Memcg, Justitia, Proportional],
     seconds: 120,
     memory_bytes: 768 << 20,
     disk_mb_per_s: 40,
@@ -41,7 +36,7 @@ pub const DESCRIPTION: Description = Description {
 pub const OPTIONS: &str = "threads files reads-per-write appends-per-write";
 
 impl Parameters {
-    pub(super) fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+    pub(super) fn from_args(args: &LoadArgs) -> Result<Self> {
         let default = Self::default();
         let parameters = Self {
             threads: args.threads.unwrap_or(default.threads),

@@ -72,15 +72,16 @@ pub const ROOT: Description = Description {
     ..STARTUP
 };
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pitfall {
+    #[default]
     Startup,
     Stolen,
     Root,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
     pub pitfall: Pitfall,
     pub anon_bytes: u64,
@@ -108,13 +109,8 @@ impl Parameters {
     pub fn of(pitfall: Pitfall) -> Self {
         let none = Self {
             pitfall,
-            anon_bytes: 0,
-            file_bytes: 0,
-            memory_max_bytes: None,
-            bytes_per_s: 0,
-            root_bytes: None,
-            pressure_at_s: 0,
             pressed_at_s: 50,
+            ..Self::default()
         };
         match pitfall {
             Pitfall::Startup => Self {

@@ -9,7 +9,7 @@ use super::containers::ContainerSpec;
 use super::{fileserver, mib, At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
 use crate::protocol::{Attacks, Load, Policy, Surroundings, TENANT};
-use justitia_machine::error::LabError;
+use justitia_machine::error::Result;
 
 pub const DESCRIPTION: Description = Description {
     name: "hostile",
@@ -50,7 +50,7 @@ pub struct Parameters {
 
 impl Parameters {
     /// The parameters of a command line, in a guest with this much memory.
-    fn from_args(args: &LoadArgs, memory_bytes: u64) -> Result<Self, LabError> {
+    fn from_args(args: &LoadArgs, memory_bytes: u64) -> Result<Self> {
         let mut fileserver = fileserver::Parameters::from_args(args)?;
         fileserver.files = args.files.unwrap_or(FILES);
         Ok(Self {

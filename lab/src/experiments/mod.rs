@@ -29,7 +29,7 @@ use crate::args::LoadArgs;
 use crate::load::{kinds, Load};
 use crate::policy::Policy;
 use crate::protocol::Surroundings;
-use justitia_machine::error::LabError;
+use justitia_machine::error::Result;
 
 use containers::ContainerSpec;
 
@@ -70,7 +70,7 @@ pub struct Description {
     /// Supported options of the load, without their dashes, some words each; and [`CONTAINERS`].
     pub options: &'static [&'static str],
     /// The load of the containers, from a command line, in a guest with this much memory.
-    pub workload: fn(&LoadArgs, u64) -> Result<Workload, LabError>,
+    pub workload: fn(&LoadArgs, u64) -> Result<Workload>,
 }
 
 /// Options of all experiments whose containers have weights.

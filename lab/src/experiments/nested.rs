@@ -10,7 +10,7 @@ use super::{fileserver, readmix, At, Description, Measure, Setup, Workload};
 use crate::args::LoadArgs;
 use crate::load::Load;
 use crate::policy::Policy;
-use justitia_machine::error::LabError;
+use justitia_machine::error::Result;
 
 const METHOD: &str = "One tenant has one container, another has five, the containers of a third \
     lie in nested groups, four levels deep. None of these groups has a weight. A fourth tenant has a weight, and \
@@ -64,13 +64,13 @@ pub enum Parameters {
 }
 
 impl Parameters {
-    fn writers(args: &LoadArgs) -> Result<Self, LabError> {
+    fn writers(args: &LoadArgs) -> Result<Self> {
         let mut args = args.clone();
         args.threads.get_or_insert(2);
         fileserver::Parameters::from_args(&args).map(Self::Writers)
     }
 
-    fn readers(args: &LoadArgs) -> Result<Self, LabError> {
+    fn readers(args: &LoadArgs) -> Result<Self> {
         let readers = readmix::Parameters::from_args(args)?;
         Ok(Self::Readers(readmix::Parameters {
             file_bytes: args.file_size.unwrap_or(128 << 20),

@@ -18,7 +18,7 @@ use crate::experiment::{Analysis, Boot, Plan};
 use crate::machine::{host_time, program, Answer, Machine};
 use crate::policy::by_name;
 use crate::protocol::{Job, OverheadJob, OverheadLoad};
-use justitia_machine::error::LabError;
+use justitia_machine::error::{Result, Say};
 use justitia_machine::kernels::Series;
 use justitia_machine::qemu::Clock;
 use justitia_machine::vm::VmSpec;
@@ -37,7 +37,7 @@ const CLOCK: Clock = Clock::Instructions {
 const AROUND_A_WINDOW_S: u64 = 20;
 
 /// The plan of a command line.
-pub fn plan(args: &OverheadArgs) -> Result<Box<dyn Plan>, LabError> {
+pub fn plan(args: &OverheadArgs) -> Result<Box<dyn Plan>> {
     let (series, job) = job(args)?;
     Ok(Box::new(Overhead {
         series,
@@ -63,7 +63,7 @@ impl Plan for Overhead {
         }]
     }
 
-    fn machine(&self, _out: &Path, _say: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
+    fn machine(&self, _out: &Path, _say: &mut Say) -> Result<Machine> {
         let job = &self.job;
         let windows = (u64::from(job.pairs) * 3 + 1) * job.loads.len() as u64;
         let guest_s = 300 + windows * (u64::from(job.seconds) + AROUND_A_WINDOW_S);
@@ -85,7 +85,7 @@ impl Plan for Overhead {
         }))
     }
 
-    fn keep(&mut self, _boot: usize, answer: Answer) -> Result<String, LabError> {
+    fn keep(&mut self, _boot: usize, answer: Answer) -> Result<String> {
         let document = analysis::Document::of(answer.report()?, answer.machine);
         let windows = document.windows.len();
         self.document = Some(document);
@@ -97,7 +97,7 @@ impl Plan for Overhead {
     }
 }
 
-fn job(args: &OverheadArgs) -> Result<(Series, OverheadJob), LabError> {
+fn job(args: &OverheadArgs) -> Result<(Series, OverheadJob)> {
     in_range("--pairs", args.pairs, 2, 1000)?;
     in_range("--seconds", args.seconds, 2, 600)?;
     let kernel = series(&args.kernel)?;
@@ -126,7 +126,7 @@ mod tests {
     use crate::args::LabCommand;
     use crate::tests::fixture::command;
 
-    fn asked(line: &str) -> Result<OverheadJob, LabError> {
+    fn asked(line: &str) -> Result<OverheadJob> {
         let LabCommand::Overhead(args) = command(&format!("overhead --out /nowhere {line}")) else {
             panic!("not overhead")
         };

@@ -44,19 +44,10 @@ pub const FIGURE_8A: PaperFigure = PaperFigure {
     number: "8a",
     caption: "Fileserver, eight containers, kernel 4.19 with and without the paper's patch",
     weights: EIGHT,
+    #[rustfmt::skip]
     series: &[
-        published(
-            "conventional",
-            "Conventional",
-            &[1.0, 1.51, 2.02, 2.40, 2.63, 2.71, 3.07, 3.31],
-            2.17,
-        ),
-        published(
-            "justitia",
-            "Justitia",
-            &[1.0, 1.73, 2.24, 2.65, 3.04, 3.75, 4.37, 6.26],
-            1.37,
-        ),
+        published("conventional", "Conventional", &[1.0, 1.51, 2.02, 2.40, 2.63, 2.71, 3.07, 3.31], 2.17),
+        published("justitia", "Justitia", &[1.0, 1.73, 2.24, 2.65, 3.04, 3.75, 4.37, 6.26], 1.37),
     ],
 };
 
@@ -66,12 +57,8 @@ pub const FIGURE_4: PaperFigure = PaperFigure {
     caption: "Fileserver, four containers, kernel 4.19: direct I/O keeps most of the ratio \
               (677 MB/s in total), buffered I/O none of it (1200 MB/s)",
     weights: FOUR,
-    series: &[published(
-        "direct",
-        "Direct I/O",
-        &[1.0, 1.9, 3.2, 5.4],
-        0.875,
-    )],
+    #[rustfmt::skip]
+    series: &[published("direct", "Direct I/O", &[1.0, 1.9, 3.2, 5.4], 0.875)],
 };
 
 /// Figure 11b, with the PVs of figure 9a, whose bars the text does not give.
@@ -104,19 +91,10 @@ pub const FIGURE_12A: PaperFigure = PaperFigure {
     caption: "Fileserver, one container of weight 100 against seven of 1000, kernel 4.19 with the \
               paper's patch, with and without aging",
     weights: &[100, 1000, 1000, 1000, 1000, 1000, 1000, 1000],
+    #[rustfmt::skip]
     series: &[
-        published(
-            "direct",
-            "Justitia without aging",
-            &[1.0, 12.57, 13.31, 11.72, 12.44, 13.31, 12.77, 13.35],
-            2.31,
-        ),
-        published(
-            "justitia",
-            "Justitia",
-            &[1.0, 8.94, 9.36, 9.08, 8.83, 9.49, 9.77, 9.43],
-            0.64,
-        ),
+        published("direct", "Justitia without aging", &[1.0, 12.57, 13.31, 11.72, 12.44, 13.31, 12.77, 13.35], 2.31),
+        published("justitia", "Justitia", &[1.0, 8.94, 9.36, 9.08, 8.83, 9.49, 9.77, 9.43], 0.64),
     ],
 };
 

@@ -10,8 +10,8 @@ use crate::args::LoadArgs;
 use crate::choices::{in_range, size_in_range};
 pub use crate::load::readmix::Readmix as Parameters;
 use crate::load::Load;
-use crate::policy::Policy;
-use justitia_machine::error::LabError;
+use crate::policy::Policy::{Conventional, Memcg, Proportional, Strict};
+use justitia_machine::error::{LabError, Result};
 
 pub const DESCRIPTION: Description = Description {
     name: "readmix",
@@ -25,12 +25,7 @@ pub const DESCRIPTION: Description = Description {
     question: "cached readers keep what they have while weights are enforced",
     measure: Measure::Window,
     weights: &[100, 200, 400, 800],
-    policies: &[
-        Policy::Conventional,
-        Policy::Memcg,
-        Policy::Proportional,
-        Policy::Strict,
-    ],
+    policies: &[Conventional, Memcg, Proportional, Strict],
     seconds: 120,
     memory_bytes: 768 << 20,
     disk_mb_per_s: 40,
@@ -39,7 +34,7 @@ pub const DESCRIPTION: Description = Description {
 };
 
 impl Parameters {
-    pub(super) fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+    pub(super) fn from_args(args: &LoadArgs) -> Result<Self> {
         let default = Self::default();
         let block_bytes = args.block_size.unwrap_or(u64::from(default.block_bytes));
         size_in_range("--block-size", block_bytes, 512, 16 << 20)?;

@@ -12,8 +12,8 @@ use crate::args::LoadArgs;
 use crate::choices::size_in_range;
 use crate::load::reread::Reread;
 use crate::load::Load;
-use crate::policy::Policy;
-use justitia_machine::error::LabError;
+use crate::policy::Policy::{Conventional, Direct, Justitia, Memcg, Proportional};
+use justitia_machine::error::Result;
 
 pub const DESCRIPTION: Description = Description {
     name: "reread",
@@ -26,13 +26,7 @@ pub const DESCRIPTION: Description = Description {
     question: "cached files survive memory pressure in the ratio of the weights",
     measure: Measure::Completion,
     weights: &[100, 200, 400, 800],
-    policies: &[
-        Policy::Conventional,
-        Policy::Memcg,
-        Policy::Direct,
-        Policy::Justitia,
-        Policy::Proportional,
-    ],
+    policies: &[Conventional, Memcg, Direct, Justitia, Proportional],
     seconds: 180,
     memory_bytes: 1 << 30,
     disk_mb_per_s: 20,
@@ -48,7 +42,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+    fn from_args(args: &LoadArgs) -> Result<Self> {
         let parameters = Self {
             file_bytes: args.file_size.unwrap_or(192 << 20),
             polluter_bytes: args.polluter.unwrap_or(256 << 20),
@@ -63,7 +57,7 @@ impl Setup for Parameters {
     fn load(&self, at: &At) -> Load {
         Load::Reread(Reread {
             file_bytes: self.file_bytes,
-            direct: at.policy == Policy::Direct,
+            direct: at.policy == Direct,
         })
     }
 

@@ -13,7 +13,7 @@ use crate::load::responses::Stay;
 use crate::load::Load;
 use crate::policy::Policy;
 use crate::protocol::{Surroundings, TimedCommand, TimedWeight};
-use justitia_machine::error::LabError;
+use justitia_machine::error::Result;
 
 pub const DESCRIPTION: Description = Description {
     name: "responses",
@@ -51,7 +51,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+    fn from_args(args: &LoadArgs) -> Result<Self> {
         Ok(Self {
             fileserver: fileserver::Parameters::from_args(args)?,
             newcomer_at_s: 60,

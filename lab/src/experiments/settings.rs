@@ -11,7 +11,7 @@ use crate::args::RunArgs;
 use crate::choices::{in_range, Choices, Defaults};
 use crate::policy::Policy;
 use crate::protocol::{ContainerJob, GuestJob, MemoryDisk, Scheduler};
-use justitia_machine::error::LabError;
+use justitia_machine::error::Result;
 use justitia_machine::qemu::Clock;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct Settings {
 
 impl Settings {
     /// Resolves and validates a command line.
-    pub fn from_args(description: &Description, args: &RunArgs) -> Result<Self, LabError> {
+    pub fn from_args(description: &Description, args: &RunArgs) -> Result<Self> {
         let memory_bytes = args.guest.memory.unwrap_or(description.memory_bytes);
         let workload = (description.workload)(&args.load, memory_bytes)?;
         let possible: Vec<Policy> = Policy::all()

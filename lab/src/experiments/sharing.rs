@@ -8,8 +8,8 @@ use crate::args::LoadArgs;
 use crate::choices::size_in_range;
 use crate::load::sharing::{Sharing, SharingRole};
 use crate::load::Load;
-use crate::policy::Policy;
-use justitia_machine::error::LabError;
+use crate::policy::Policy::{Conventional, FirstTouch, Proportional};
+use justitia_machine::error::Result;
 
 pub const DESCRIPTION: Description = Description {
     name: "sharing",
@@ -25,11 +25,7 @@ pub const DESCRIPTION: Description = Description {
     question: "shared files stay for their heaviest user, whoever touched them first",
     measure: Measure::Residency,
     weights: &[100, 800, 400],
-    policies: &[
-        Policy::Conventional,
-        Policy::FirstTouch,
-        Policy::Proportional,
-    ],
+    policies: &[Conventional, FirstTouch, Proportional],
     seconds: 80,
     memory_bytes: 1 << 30,
     disk_mb_per_s: 40,
@@ -51,7 +47,7 @@ pub struct Parameters {
 impl Parameters {
     /// The parameters of a command line. By default the files do not fit together in 1 GiB, the polluter's file
     /// alone exceeds the polluter's share, and the second container's working set fits into its share.
-    fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+    fn from_args(args: &LoadArgs) -> Result<Self> {
         let parameters = Self {
             shared_bytes: args.shared_size.unwrap_or(192 << 20),
             own_bytes: args.file_size.unwrap_or(192 << 20),

@@ -18,12 +18,12 @@ use crate::experiments::{fileserver, weighted};
 use crate::machine::{Answer, Machine};
 use crate::policy::Policy;
 use crate::protocol::{GuestJob, Job};
-use justitia_machine::error::LabError;
+use justitia_machine::error::{LabError, Result, Say};
 
 pub const FILE: &str = "waits.json";
 
 /// The plan of a command line.
-pub fn plan(args: &WaitsArgs, command: String) -> Result<Box<dyn Plan>, LabError> {
+pub fn plan(args: &WaitsArgs, command: String) -> Result<Box<dyn Plan>> {
     Ok(Box::new(WaitProfilePlan {
         settings: settings(args)?,
         command,
@@ -46,11 +46,11 @@ impl Plan for WaitProfilePlan {
         }]
     }
 
-    fn machine(&self, _out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
+    fn machine(&self, _out: &Path, say: &mut Say) -> Result<Machine> {
         weighted::machine(&self.settings, say)
     }
 
-    fn keep(&mut self, _boot: usize, answer: Answer) -> Result<String, LabError> {
+    fn keep(&mut self, _boot: usize, answer: Answer) -> Result<String> {
         let report: RunRecord = answer.report()?;
         let Some(seen) = &report.waits else {
             return Err(LabError::failed(
@@ -78,7 +78,7 @@ impl Plan for WaitProfilePlan {
 }
 
 /// The fileserver experiment under the conventional kernel, once.
-fn settings(args: &WaitsArgs) -> Result<Settings, LabError> {
+fn settings(args: &WaitsArgs) -> Result<Settings> {
     let run = RunArgs {
         experiment: fileserver::DESCRIPTION.name.to_owned(),
         policies: vec![Policy::Conventional.name().to_owned()],
@@ -108,7 +108,7 @@ mod tests {
     use crate::args::LabCommand;
     use crate::tests::fixture::command;
 
-    fn asked(line: &str) -> Result<Settings, LabError> {
+    fn asked(line: &str) -> Result<Settings> {
         let LabCommand::Waits(args) = command(&format!("waits --out /nowhere {line}")) else {
             panic!("not waits")
         };

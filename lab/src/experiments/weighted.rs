@@ -1,6 +1,5 @@
 //! Experiments with weighted containers as implementations of [`Experiment`].
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use serde_json::Value;
 use super::settings::Settings;
 use super::{Description, CONTAINERS};
 use crate::analysis::record::RunRecord;
-use crate::analysis::run::Run;
+use crate::analysis::run::{Records, Run};
 use crate::analysis::weighted::Document;
 use crate::analysis::weighted::Environment;
 use crate::analysis::window;
@@ -22,7 +21,7 @@ use crate::machine::{guest_modules, host_time, program, with_disk, Machine};
 use crate::policy::Policy;
 use crate::protocol::Job;
 use crate::report;
-use justitia_machine::error::{LabError, OrCannot};
+use justitia_machine::error::{OrCannot, Result, Say};
 use justitia_machine::vm::VmSpec;
 
 impl Experiment for Description {
@@ -43,7 +42,7 @@ impl Experiment for Description {
         options.flat_map(|words| words.split(' ')).collect()
     }
 
-    fn plan(&self, args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError> {
+    fn plan(&self, args: &RunArgs, command: String) -> Result<Box<dyn Plan>> {
         let settings = Settings::from_args(self, args)?;
         Ok(Box::new(Comparison::new(settings, command)))
     }
@@ -69,7 +68,7 @@ impl Compared for Settings {
         Job::Experiment(self.job(policy, run))
     }
 
-    fn machine(&self, _out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
+    fn machine(&self, _out: &Path, say: &mut Say) -> Result<Machine> {
         machine(self, say)
     }
 
@@ -104,10 +103,7 @@ impl Compared for Settings {
         )
     }
 
-    fn analysis(
-        environment: Environment,
-        records: BTreeMap<Policy, Vec<RunRecord>>,
-    ) -> Box<dyn Analysis> {
+    fn analysis(environment: Environment, records: Records<RunRecord>) -> Box<dyn Analysis> {
         Box::new(Document::analyze(environment, records))
     }
 }
@@ -132,7 +128,7 @@ impl Analysis for Document {
 
 /// The machine for `settings`. An environment error if the programs that run in the guest are not beside
 /// this one, or if the kernel module is needed and cannot be built here.
-pub fn machine(settings: &Settings, progress: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
+pub fn machine(settings: &Settings, progress: &mut Say) -> Result<Machine> {
     let choices = &settings.choices;
     let kernel = choices.kernel_series;
     let mut binaries = vec![program("justitia-lab-guest")?];

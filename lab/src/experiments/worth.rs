@@ -10,7 +10,7 @@ use crate::choices::{in_range, size_in_range};
 use crate::load::worth::Worth;
 use crate::load::Load;
 use crate::policy::Policy;
-use justitia_machine::error::LabError;
+use justitia_machine::error::Result;
 
 pub const DESCRIPTION: Description = Description {
     name: "worth",
@@ -46,7 +46,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    fn from_args(args: &LoadArgs) -> Result<Self, LabError> {
+    fn from_args(args: &LoadArgs) -> Result<Self> {
         let parameters = Self {
             file_bytes: args.file_size.unwrap_or(600 << 20),
             scan_bytes: args.polluter.unwrap_or(2 << 30),

@@ -4,7 +4,6 @@
 //! Excluded: member lists, triggers (`cgroup.kill`, `memory.reclaim`), pressure files (writing registers a
 //! trigger) and `memory.peak` (a counter that can be reset).
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -13,13 +12,14 @@ use justitia_policy::cost::{CostModel, CostQos};
 
 use super::setup::CGROUP;
 use crate::load::attack::FLEETING;
+use crate::protocol::Knobs;
 
 /// Readable and writable, but not settings.
 const NOT_SETTINGS: &str =
     "cgroup.procs cgroup.threads cgroup.kill memory.reclaim memory.peak memory.swap.peak";
 
 /// Reads every knob of the guest: those of its cgroups, and BFQ's `low_latency` of each disk.
-pub fn of_guest() -> BTreeMap<String, String> {
+pub fn of_guest() -> Knobs {
     let mut knobs = snapshot(Path::new(CGROUP));
     for disk in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
         let knob = disk.path().join("queue/iosched/low_latency");
@@ -32,13 +32,13 @@ pub fn of_guest() -> BTreeMap<String, String> {
 
 /// Reads every knob below `root`: path relative to it -> value. Skips groups that vanish meanwhile, those
 /// that a hostile tenant creates and removes, and those that no path can name.
-pub fn snapshot(root: &Path) -> BTreeMap<String, String> {
-    let mut knobs = BTreeMap::new();
+pub fn snapshot(root: &Path) -> Knobs {
+    let mut knobs = Knobs::new();
     collect(root, root, &mut knobs);
     knobs
 }
 
-fn collect(root: &Path, dir: &Path, knobs: &mut BTreeMap<String, String>) {
+fn collect(root: &Path, dir: &Path, knobs: &mut Knobs) {
     let Ok(entries) = fs::read_dir(dir) else {
         return;
     };

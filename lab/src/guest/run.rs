@@ -1,6 +1,5 @@
 //! Executes one job, from the first cgroup to the report.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -23,7 +22,8 @@ use crate::load::shared::{Command as Order, Status};
 use crate::load::sharing::{OWN_FILE, SHARED_FILE};
 use crate::machine::with_disk;
 use crate::protocol::{
-    ContainerJob, GuestJob, KnobDifference, Lru, MemoryDisk, Policy, Sample, Scheduler, Series,
+    ContainerJob, Facts, GuestJob, KnobDifference, Knobs, Lru, MemoryDisk, Policy, Sample,
+    Scheduler, Series,
 };
 
 /// Includes crun's start under emulation.
@@ -128,7 +128,7 @@ pub fn run(job: &GuestJob) -> Result<RunRecord> {
 pub(super) fn conclude(
     policy: Policy,
     mut agent: Option<&mut Agent>,
-    environment: BTreeMap<String, String>,
+    environment: Facts,
 ) -> Result<Run> {
     let ended_in_time = agent.as_mut().map(|agent| agent.end()).transpose()?;
     if policy.has_gate() {
@@ -146,10 +146,7 @@ pub(super) fn conclude(
 }
 
 /// Knobs that differ, which are also told as progress.
-pub(super) fn left_changed(
-    before: &BTreeMap<String, String>,
-    after: &BTreeMap<String, String>,
-) -> Vec<KnobDifference> {
+pub(super) fn left_changed(before: &Knobs, after: &Knobs) -> Vec<KnobDifference> {
     let differences = KnobDifference::between(before, after);
     for knob in &differences {
         progress(&format!("knob not restored: {knob}"));
@@ -176,7 +173,7 @@ fn watched_files(job: &GuestJob) -> Result<Vec<Watched>> {
 }
 
 /// Sets up the data file system of the containers.
-fn prepare_guest(job: &GuestJob, environment: &mut BTreeMap<String, String>) -> Result<GuestDisk> {
+fn prepare_guest(job: &GuestJob, environment: &mut Facts) -> Result<GuestDisk> {
     ensure!(!job.containers.is_empty(), "the job has no containers");
     let disk = job.memory_disk.as_ref();
     let data = set_up(disk, job.lru, job.scheduler, environment)?;
@@ -191,7 +188,7 @@ pub(super) fn set_up(
     memory_disk: Option<&MemoryDisk>,
     lru: Lru,
     scheduler: Scheduler,
-    environment: &mut BTreeMap<String, String>,
+    environment: &mut Facts,
 ) -> Result<GuestDisk> {
     progress("preparing the guest");
     let data = memory_disk::of_job(memory_disk)?;
@@ -219,10 +216,7 @@ fn start_containers(job: &GuestJob) -> Result<Vec<Container>> {
 }
 
 /// Enforces the policy: static limits, or the agent. Returns the knobs before the agent, and the agent.
-fn enforce(
-    job: &GuestJob,
-    containers: &[Container],
-) -> Result<(BTreeMap<String, String>, Option<Agent>)> {
+fn enforce(job: &GuestJob, containers: &[Container]) -> Result<(Knobs, Option<Agent>)> {
     if job.policy == Policy::Memcg {
         partition(job, containers)?;
     }

@@ -12,15 +12,8 @@ use crate::protocol::Sample;
 /// Enough for memory.stat, about 1.5 KiB, and io.stat, a line per device.
 const READ_BYTES: usize = 16 << 10;
 
-const FILES: [&str; 7] = [
-    "memory.current",
-    "memory.stat",
-    "io.stat",
-    "memory.low",
-    "memory.high",
-    "memory.pressure",
-    "io.pressure",
-];
+const FILES: &str =
+    "memory.current memory.stat io.stat memory.low memory.high memory.pressure io.pressure";
 
 /// The open files of one group. They are read with `pread`: a sample of eight containers takes some fifty reads,
 /// which an emulated guest does in a few milliseconds.
@@ -38,7 +31,7 @@ impl Sampler {
         let open = |name| Some((name, File::open(dir.join(name)).ok()?));
         Self {
             device: device.to_owned(),
-            files: FILES.into_iter().filter_map(open).collect(),
+            files: FILES.split(' ').filter_map(open).collect(),
         }
     }
 

@@ -1,7 +1,6 @@
 //! Turns a bare kernel into a guest that can run containers: mounts, cgroups, LRU, scheduler, data file
 //! system.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -13,7 +12,7 @@ use rustix::mount::{mount, mount_remount, MountFlags};
 
 use super::disks::GuestDisk;
 use super::files::{self, mount_options};
-use crate::protocol::{Lru, Scheduler};
+use crate::protocol::{Facts, Lru, Scheduler};
 
 pub const CGROUP: &str = "/sys/fs/cgroup";
 
@@ -225,7 +224,7 @@ pub fn kernel() -> String {
     name.release().to_string_lossy().into_owned()
 }
 
-pub fn facts() -> Result<BTreeMap<String, String>> {
+pub fn facts() -> Result<Facts> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let facts = [
         ("mem_total_bytes", mem_total()?.to_string()),

@@ -1,8 +1,13 @@
 //! Types shared by jobs and reports of all kinds.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 pub use crate::args::{Lru, Scheduler, Volume};
+
+/// Facts about a guest or its machine, by name.
+pub type Facts = BTreeMap<String, String>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -5,6 +5,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// Path relative to the cgroup mount -> value.
+pub type Knobs = BTreeMap<String, String>;
+
 /// A knob whose value differs between two readings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnobDifference {
@@ -18,10 +21,7 @@ pub struct KnobDifference {
 
 impl KnobDifference {
     /// Knobs that differ, sorted by path.
-    pub fn between(
-        before: &BTreeMap<String, String>,
-        after: &BTreeMap<String, String>,
-    ) -> Vec<Self> {
+    pub fn between(before: &Knobs, after: &Knobs) -> Vec<Self> {
         let mut knobs: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
         knobs.retain(|knob| before.get(*knob) != after.get(*knob));
         let difference = |knob: &String| Self {

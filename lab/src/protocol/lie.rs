@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::policy::by_name;
-use justitia_machine::error::LabError;
+use justitia_machine::error::Result;
 use justitia_report::text::word;
 
 /// Declared by a container instead of its color.
@@ -27,7 +27,7 @@ impl Lie {
     }
 
     /// The container and the lie of `--lie NAME=WHAT`. An error names the nearest lie.
-    pub fn of_option(text: &str) -> Result<(&str, Self), LabError> {
+    pub fn of_option(text: &str) -> Result<(&str, Self)> {
         let (name, what) = text.split_once('=').unwrap_or((text, ""));
         let cause = || format!("--lie {text}: unknown lie '{what}'");
         let named = Self::value_variants().iter().map(|lie| (lie.name(), *lie));

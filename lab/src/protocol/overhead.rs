@@ -1,10 +1,8 @@
 //! The cost of observing: the job of one boot and its report.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
-use super::common::AgentCost;
+use super::common::{AgentCost, Facts};
 use justitia_report::text::word;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +55,7 @@ impl Observing {
 pub struct OverheadReport {
     pub kernel: String,
     /// Facts that the guest read back.
-    pub environment: BTreeMap<String, String>,
+    pub environment: Facts,
     pub windows: Vec<Window>,
     /// The cost of each BPF program under each load, in a window of its own, because the kernel's timing
     /// makes every run more expensive.

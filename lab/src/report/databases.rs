@@ -13,7 +13,6 @@ use crate::experiments::mib;
 use crate::policy::Policy;
 
 pub fn render(document: &Document) -> String {
-    let settings = &document.environment.settings.databases;
     let scenario = scenario::find(&document.experiment);
     let mut body = String::from("<h2>Transactions and satisfaction</h2>\n");
     body.push_str(&transactions(document).html());
@@ -30,13 +29,8 @@ pub fn render(document: &Document) -> String {
     body.push_str(&how_to_read(scenario.map_or("", |s| s.expected)));
     body.push_str(&environment(document));
     let intro = format!("<p>{}</p>", escape(scenario.map_or("", |s| s.method)));
-    page(
-        (&document.experiment, &document.kernel),
-        settings.containers.len(),
-        &title(document),
-        &intro,
-        &body,
-    )
+    let containers = document.environment.settings.databases.containers.len();
+    page(document, containers, &title(document), &intro, &body)
 }
 
 /// The outcome in one line, without judgment.

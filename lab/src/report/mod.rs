@@ -19,6 +19,7 @@ pub mod text;
 
 use std::fmt::Write;
 
+use crate::analysis::document;
 use crate::analysis::residency::FileFigures;
 use crate::analysis::result::{AnalyzedRun, PolicyResult};
 use crate::analysis::weighted::Document;
@@ -63,20 +64,13 @@ pub fn render(document: &Document) -> String {
     body.push_str(&how_to_read(document));
     body.push_str(&tables::environment(document));
     let containers = settings.containers.len();
-    let (experiment, kernel) = (&document.experiment, &document.kernel);
-    page(
-        (experiment, kernel),
-        containers,
-        &title(document),
-        &intro,
-        &body,
-    )
+    page(document, containers, &title(document), &intro, &body)
 }
 
-/// The frame of every page: experiment and kernel, number of containers that have a color, outcome, and
-/// markup of the introduction and the body.
-pub(crate) fn page(
-    (experiment, kernel): (&str, &str),
+/// The frame of every page: number of containers that have a color, outcome, and markup of the introduction and
+/// the body.
+pub(crate) fn page<S, R>(
+    document: &document::Document<S, R>,
     containers: usize,
     title: &str,
     intro: &str,
@@ -88,8 +82,8 @@ pub(crate) fn page(
          <title>Justitia lab: {experiment} on Linux {kernel}</title>\n<style>\n{style}</style></head>\n\
          <body><main>\n<header><p class=\"eyebrow\">Justitia lab, Linux {kernel}</p>\n\
          <h1>{title}</h1>\n{intro}</header>\n{body}</main></body></html>\n",
-        experiment = escape(experiment),
-        kernel = escape(kernel),
+        experiment = escape(&document.experiment),
+        kernel = escape(&document.kernel),
         style = style::sheet(containers),
         title = escape(title),
     )

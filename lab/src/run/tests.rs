@@ -8,6 +8,7 @@ use crate::comparison::Comparison;
 use crate::machine::Answer;
 use crate::protocol::Job;
 use crate::tests::fixture;
+use justitia_machine::error::Say;
 use justitia_machine::host::HostSeen;
 
 /// Answers at once; fails at the boot with this number, counted from 1.
@@ -30,12 +31,7 @@ impl Synthetic {
 }
 
 impl Guest for Synthetic {
-    fn run(
-        &mut self,
-        job: &Job,
-        console: &Path,
-        progress: &mut dyn FnMut(&str),
-    ) -> Result<Answer, LabError> {
+    fn run(&mut self, job: &Job, console: &Path, progress: &mut Say) -> Result<Answer> {
         self.boots += 1;
         progress("measuring for 60 s");
         if self.boots == self.fail_at {
@@ -66,11 +62,7 @@ impl Guest for Synthetic {
     }
 }
 
-fn collect_in(
-    dir: &Path,
-    line: &str,
-    guest: Synthetic,
-) -> (Result<Box<dyn Analysis>, LabError>, String) {
+fn collect_in(dir: &Path, line: &str, guest: Synthetic) -> (Result<Box<dyn Analysis>>, String) {
     let mut log = Vec::new();
     let mut progress = Progress::new(&mut log, false);
     let mut plan = Comparison::new(fixture::settings(line), "justitia lab run".to_owned());

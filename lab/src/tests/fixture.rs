@@ -23,7 +23,7 @@ use crate::protocol::{
     AgentCost, ContainerJob, GuestJob, Load, PhaseReport, Policy, Sample, TenantReport,
 };
 use crate::registry::find;
-use justitia_machine::error::LabError;
+use justitia_machine::error::Result;
 
 /// `justitia lab` as a command of its own.
 #[derive(Parser)]
@@ -48,7 +48,7 @@ pub(crate) fn run_args(line: &str) -> RunArgs {
 }
 
 /// Settings of `justitia lab run LINE`, or the error.
-pub(crate) fn asked(line: &str) -> Result<Settings, LabError> {
+pub(crate) fn asked(line: &str) -> Result<Settings> {
     let args = run_args(line);
     let found = description(&args.experiment);
     let found = found.ok_or_else(|| find(&args.experiment).err().expect("there is none"))?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use justitia_machine::error::LabError;
+use justitia_machine::error::Result;
 use justitia_machine::kernels::Series;
 use justitia_machine::qemu::Clock;
 use justitia_machine::vm::{run_guest, GuestOutput, VmSpec};
@@ -153,7 +153,7 @@ pub(crate) fn programs(justitia: &str, siblings: &[&str]) -> Vec<PathBuf> {
 }
 
 /// Boots it, with progress on standard error.
-pub(crate) fn boot(spec: &VmSpec, job: &str) -> Result<GuestOutput, LabError> {
+pub(crate) fn boot(spec: &VmSpec, job: &str) -> Result<GuestOutput> {
     run_guest(spec, job.as_bytes(), &mut |line| eprintln!("{line}"))
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use crate::error::{LabError, OrCannot};
+use crate::error::{OrCannot, Result};
 use crate::tools;
 
 /// `root=PARTUUID=` of the root image: its disk signature and partition number.
@@ -21,7 +21,7 @@ pub(super) const PARTITION_START: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 
 /// Writes a file with a mode, and creates the directories above it.
-pub(super) fn write_file(path: &Path, content: &[u8], mode: u32) -> Result<(), LabError> {
+pub(super) fn write_file(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     let dir = path.parent().unwrap_or(path);
     fs::create_dir_all(dir)
         .and_then(|()| fs::write(path, content))
@@ -36,7 +36,7 @@ pub(super) fn make_ext4(
     label: &str,
     bytes: u64,
     offset: u64,
-) -> Result<(), LabError> {
+) -> Result<()> {
     let program = tools::find("mke2fs")?;
     let mut command = if tools::running_as_root() {
         Command::new(program)
@@ -58,7 +58,7 @@ pub(super) fn make_ext4(
 }
 
 /// Writes a classic partition table with one Linux partition and the signature that the kernel looks for.
-pub(super) fn write_partition_table(image: &Path, bytes: u64) -> Result<(), LabError> {
+pub(super) fn write_partition_table(image: &Path, bytes: u64) -> Result<()> {
     fs::OpenOptions::new()
         .write(true)
         .open(image)

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::ext4::{make_ext4, room_for, write_file};
 use crate::cache::{sha256_bytes, LockedCache};
-use crate::error::{LabError, OrCannot};
+use crate::error::{LabError, OrCannot, Result};
 use crate::kernels::Kernel;
 use crate::modules;
 
@@ -21,7 +21,7 @@ pub fn tools_image(
     kernel: &Kernel,
     binaries: &[PathBuf],
     module_names: &[String],
-) -> Result<PathBuf, LabError> {
+) -> Result<PathBuf> {
     let mut files: Vec<(String, Vec<u8>, u32)> = Vec::new();
     for path in binaries {
         let content = fs::read(path).map_err(|error| {
@@ -75,7 +75,7 @@ pub fn tools_image(
 const GUEST_GLIBC_MINOR: u32 = 36;
 
 /// Refuses a binary that was linked against a newer C library than the guest's.
-fn check_glibc(path: &Path, elf: &[u8]) -> Result<(), LabError> {
+fn check_glibc(path: &Path, elf: &[u8]) -> Result<()> {
     match newest_glibc_minor(elf) {
         Some(minor) if minor > GUEST_GLIBC_MINOR => Err(LabError::environment(
             format!(

@@ -5,16 +5,13 @@
 //!   together it is the mean over the containers, as in the paper's table VII;
 //! - a stopped container has no figures for that phase: unknown is not zero.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::record::{RunRecord, Series};
 use super::settings::Settings;
 use crate::analysis::aggregate::{mean, median, medians, Range};
 use crate::analysis::document::{self, SCHEMA};
-use crate::analysis::run;
-use crate::policy::Policy;
+use crate::analysis::run::{self, Records};
 use crate::protocol::databases::{DatabaseJob, HostSample};
 
 pub type Document = document::Document<Databases, PolicyResult>;
@@ -75,7 +72,7 @@ pub struct PhaseFigures {
 
 pub type AnalyzedRun = run::AnalyzedRun<Figures, RunRecord>;
 
-pub fn analyze(environment: Environment, records: BTreeMap<Policy, Vec<RunRecord>>) -> Document {
+pub fn analyze(environment: Environment, records: Records<RunRecord>) -> Document {
     let kernel = records.values().flatten().next();
     let kernel = kernel.map_or_else(String::new, |record| record.head.kernel.clone());
     let settings = &environment.settings.databases;
@@ -147,9 +144,8 @@ pub fn figures(settings: &Settings, series: &[Series]) -> Figures {
             .sum(),
         satisfied: mean(&satisfied),
         cache_mb: mean_mb((0..samples).map(|at| theirs(series, at))),
-        others_mb: None,
-        free_mb: None,
         containers,
+        ..Figures::default()
     }
 }
 

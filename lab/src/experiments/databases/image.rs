@@ -10,7 +10,7 @@ use crate::machine::{program, Guest, Machine};
 use crate::protocol::databases::{PrepareJob, PrepareReport};
 use crate::protocol::Job;
 use justitia_machine::cache::{sha256_bytes, Cache};
-use justitia_machine::error::LabError;
+use justitia_machine::error::{Result, Say};
 use justitia_machine::kernels::Series;
 use justitia_machine::vm::{DataDisk, VmSpec};
 
@@ -32,8 +32,8 @@ pub fn obtain(
     database_bytes: u64,
     kernel: Series,
     console: &Path,
-    progress: &mut dyn FnMut(&str),
-) -> Result<PathBuf, LabError> {
+    progress: &mut Say,
+) -> Result<PathBuf> {
     let name = name(job);
     let cache = Cache::open()?;
     if let Some(path) = cache.verified_image(&name)? {

@@ -8,12 +8,11 @@ pub mod record;
 pub mod scenario;
 pub mod settings;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::analysis::run::{records, Run};
+use crate::analysis::run::{records, Records, Run};
 use crate::args::RunArgs;
 use crate::choices::Choices;
 use crate::comparison::{Compared, Comparison};
@@ -24,7 +23,7 @@ use crate::protocol::databases::PrepareJob;
 use crate::protocol::Job;
 use crate::report;
 use analysis::{figures, Databases, Document, Environment};
-use justitia_machine::error::LabError;
+use justitia_machine::error::{Result, Say};
 use justitia_machine::vm::{DataDisk, VmSpec};
 use record::RunRecord;
 use scenario::Scenario;
@@ -47,17 +46,11 @@ impl Experiment for Scenario {
     }
 
     fn options(&self) -> Vec<&'static str> {
-        vec![
-            "threads",
-            "rate",
-            "database-size",
-            "keys",
-            "disk-iops",
-            "lie",
-        ]
+        let options = "threads rate database-size keys disk-iops lie";
+        options.split(' ').collect()
     }
 
-    fn plan(&self, args: &RunArgs, command: String) -> Result<Box<dyn Plan>, LabError> {
+    fn plan(&self, args: &RunArgs, command: String) -> Result<Box<dyn Plan>> {
         let settings = Databases {
             experiment: self.name.to_owned(),
             databases: Settings::from_args(self, args)?,
@@ -89,7 +82,7 @@ impl Compared for Databases {
         Job::Databases(self.databases.job(policy, run))
     }
 
-    fn machine(&self, out: &Path, say: &mut dyn FnMut(&str)) -> Result<Machine, LabError> {
+    fn machine(&self, out: &Path, say: &mut Say) -> Result<Machine> {
         machine(&self.databases, out, say)
     }
 
@@ -116,10 +109,7 @@ impl Compared for Databases {
         )
     }
 
-    fn analysis(
-        environment: Environment,
-        records: BTreeMap<Policy, Vec<RunRecord>>,
-    ) -> Box<dyn Analysis> {
+    fn analysis(environment: Environment, records: Records<RunRecord>) -> Box<dyn Analysis> {
         Box::new(analysis::analyze(environment, records))
     }
 }
@@ -147,11 +137,7 @@ impl Analysis for Document {
 }
 
 /// The machine of all boots; also makes the databases if they are not cached.
-fn machine(
-    settings: &Settings,
-    out: &Path,
-    say: &mut dyn FnMut(&str),
-) -> Result<Machine, LabError> {
+fn machine(settings: &Settings, out: &Path, say: &mut Say) -> Result<Machine> {
     let choices = &settings.choices;
     let kernel = choices.kernel_series;
     let prepare = PrepareJob {

@@ -6,7 +6,7 @@
 //! that may cache it. Time does not scale: memory moves at two percent per second in both, so a phase should
 //! be long enough for it.
 
-use crate::policy::Policy;
+use crate::policy::Policy::{self, Conventional, Max, Memoplight, Proportional, Soft};
 use crate::protocol::databases::{Keys, Neighbor, Start};
 
 /// A container of a scenario; rates are those of the paper.
@@ -62,13 +62,7 @@ impl Scenario {
 }
 
 /// The policies of these experiments, in the order of the reports.
-pub const POLICIES: &[Policy] = &[
-    Policy::Conventional,
-    Policy::Max,
-    Policy::Soft,
-    Policy::Memoplight,
-    Policy::Proportional,
-];
+pub const POLICIES: &[Policy] = &[Conventional, Max, Soft, Memoplight, Proportional];
 
 pub const ALL: [&Scenario; 4] = [&ONE, &TWO, &EIGHT, &NEIGHBORS];
 
@@ -92,7 +86,7 @@ pub const ONE: Scenario = Scenario {
     keys: Keys::Uniform,
     threads: 8,
     disk_iops: 300,
-    policies: &[Policy::Conventional],
+    policies: &[Conventional],
 };
 
 /// Table III.
@@ -201,7 +195,7 @@ pub const NEIGHBORS: Scenario = Scenario {
     keys: Keys::Uniform,
     threads: 8,
     disk_iops: 600,
-    policies: &[Policy::Conventional, Policy::Proportional],
+    policies: &[Conventional, Proportional],
 };
 
 const fn container(

@@ -12,7 +12,7 @@ use crate::choices::{in_range, size_in_range, Choices, Defaults};
 use crate::policy::{by_name, Policy};
 use crate::protocol::databases::{DatabaseJob, DatabasesJob, Keys, Start};
 use crate::protocol::{Lie, MemoryDisk, Scheduler};
-use justitia_machine::error::LabError;
+use justitia_machine::error::{LabError, Result};
 use justitia_machine::qemu::Clock;
 
 /// Rows that fill a page of a database.
@@ -42,7 +42,7 @@ pub struct Settings {
 
 impl Settings {
     /// Resolves and validates a command line.
-    pub fn from_args(scenario: &Scenario, args: &RunArgs) -> Result<Self, LabError> {
+    pub fn from_args(scenario: &Scenario, args: &RunArgs) -> Result<Self> {
         let defaults = Defaults {
             memory_bytes: scenario.memory_bytes,
             disk_mb_per_s: DISK_MB_PER_S,
@@ -120,11 +120,7 @@ impl Settings {
     }
 }
 
-fn containers(
-    scenario: &Scenario,
-    rate: u32,
-    lies: &[String],
-) -> Result<Vec<DatabaseJob>, LabError> {
+fn containers(scenario: &Scenario, rate: u32, lies: &[String]) -> Result<Vec<DatabaseJob>> {
     let mut containers: Vec<DatabaseJob> = scenario
         .containers
         .iter()

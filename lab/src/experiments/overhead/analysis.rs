@@ -6,13 +6,11 @@
 //! time per operation in its own tasks, kernel included (more is worse). The agent's own CPU time is not in
 //! the latter and is reported separately.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::experiment::Analysis;
-use crate::protocol::{Observing, OverheadLoad, OverheadReport, ProgramCost, Window};
+use crate::protocol::{Facts, Observing, OverheadLoad, OverheadReport, ProgramCost, Window};
 use crate::report::table::{Cell, Column, Table};
 
 /// Two-sided 95 % quantiles of Student's distribution for 1 to 30 degrees of freedom.
@@ -34,7 +32,7 @@ const COMPARED: [(Observing, Observing); 3] = [
 pub struct Document {
     pub kernel: String,
     /// The accelerator and clock of the guest, and facts that it read back.
-    pub environment: BTreeMap<String, String>,
+    pub environment: Facts,
     pub comparisons: Vec<Comparison>,
     /// CPU time of the agent, percent of one core, by load and condition; median of the windows.
     pub agents: Vec<AgentCost>,
@@ -78,7 +76,7 @@ pub struct AgentCost {
 
 impl Document {
     /// Analyzes a report; `machine`: facts about the virtual machine.
-    pub fn of(report: OverheadReport, machine: BTreeMap<String, String>) -> Self {
+    pub fn of(report: OverheadReport, machine: Facts) -> Self {
         let mut environment = report.environment;
         environment.extend(machine);
         let windows = report.windows;
@@ -130,7 +128,7 @@ impl Analysis for Document {
             windows: self.windows,
             programs: self.programs,
         };
-        Box::new(Self::of(report, BTreeMap::new()))
+        Box::new(Self::of(report, Facts::new()))
     }
 
     fn table(&self) -> String {
@@ -269,11 +267,11 @@ mod tests {
     fn document(windows: Vec<Window>) -> Document {
         let report = OverheadReport {
             kernel: "k".into(),
-            environment: BTreeMap::new(),
+            environment: Facts::new(),
             windows,
             programs: Vec::new(),
         };
-        Document::of(report, BTreeMap::new())
+        Document::of(report, Facts::new())
     }
 
     fn throughput(document: &Document, of: Observing, against: Observing) -> Difference {

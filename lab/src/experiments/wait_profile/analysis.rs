@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::classify::{classify, known_by, Class, Reason};
 use crate::analysis::record::RunRecord;
 use crate::experiment::Analysis;
-use crate::protocol::{Place, WaitProfile};
+use crate::protocol::{Facts, Place, WaitProfile};
 use crate::report::table::{Cell, Table};
 
 /// Maximum number of functions that the table shows for an unnamed wait.
@@ -20,12 +20,12 @@ const SHOWN: usize = 6;
 /// Smallest time shown, thread-seconds.
 const LEAST_S: f64 = 0.005;
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Document {
     pub kernel: String,
     pub command: String,
     /// Facts about the guest, its machine and the load.
-    pub environment: BTreeMap<String, String>,
+    pub environment: Facts,
     pub seconds: f64,
     /// Number of tasks of the load that were seen.
     pub tasks: u64,
@@ -68,12 +68,7 @@ pub struct Function {
 
 impl Document {
     /// Analyzes the profile of a guest; `machine`: facts about the virtual machine.
-    pub fn of(
-        guest: &RunRecord,
-        seen: &WaitProfile,
-        machine: BTreeMap<String, String>,
-        command: String,
-    ) -> Self {
+    pub fn of(guest: &RunRecord, seen: &WaitProfile, machine: Facts, command: String) -> Self {
         let mut environment = guest.head.environment.clone();
         environment.extend(machine);
         let complaints = guest.head.kernel_complaints.join("\n");
@@ -85,14 +80,10 @@ impl Document {
             seconds: seen.seconds,
             tasks: seen.tasks,
             total_mb_per_s: total(guest),
-            reasons: Vec::new(),
-            waiting_s: 0.0,
-            running_s: 0.0,
-            resting_s: 0.0,
-            accounted: None,
             no_spinning: seen.no_spinning.clone(),
             lost: seen.lost,
             places: seen.places.clone(),
+            ..Self::default()
         };
         recorded.analyze()
     }

@@ -12,7 +12,6 @@ pub mod probe;
 pub mod server;
 pub mod sysbench;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -24,7 +23,7 @@ use super::disks::{self, GuestDisk};
 use super::{files, knobs, progress, run, setup};
 use crate::experiments::databases::record::{RunRecord, Series};
 use crate::protocol::databases::{DatabasesJob, PrepareJob, PrepareReport};
-use crate::protocol::Lru;
+use crate::protocol::{Facts, Knobs, Lru};
 use justitia_machine::qemu::SERIAL_DATA;
 use server::Server;
 
@@ -82,10 +81,7 @@ pub fn run(job: &DatabasesJob) -> Result<RunRecord> {
 }
 
 /// Sets up huge pages, read-ahead, the databases' file system and the clients' group.
-fn prepare_guest(
-    job: &DatabasesJob,
-    environment: &mut BTreeMap<String, String>,
-) -> Result<GuestDisk> {
+fn prepare_guest(job: &DatabasesJob, environment: &mut Facts) -> Result<GuestDisk> {
     let disk = job.memory_disk.as_ref();
     let data = run::set_up(disk, job.lru, job.scheduler, environment)?;
     let mut fact = |name: &str, value: String| {
@@ -132,10 +128,7 @@ fn start_servers(job: &DatabasesJob) -> Result<Vec<Server>> {
 
 /// Knobs that differ, for groups that exist both before and after. The group of a stopped container is gone,
 /// and the clients' groups are created in between.
-fn left_changed(
-    mut before: BTreeMap<String, String>,
-    mut after: BTreeMap<String, String>,
-) -> Vec<String> {
+fn left_changed(mut before: Knobs, mut after: Knobs) -> Vec<String> {
     before.retain(|knob, _| after.contains_key(knob));
     after.retain(|knob, _| before.contains_key(knob));
     let left = run::left_changed(&before, &after);

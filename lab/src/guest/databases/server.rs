@@ -23,45 +23,23 @@ use crate::protocol::databases::{DatabaseJob, Neighbor};
 use crate::protocol::Scheduler;
 
 /// Options for both creating and serving.
-const COMMON: &[&str] = &[
-    "--no-defaults",
-    "--user=root",
-    "--innodb-log-file-size=8M",
-    "--innodb-flush-method=fsync",
-    "--innodb-use-native-aio=OFF",
-    "--innodb-stats-persistent=OFF",
-    "--innodb-doublewrite=OFF",
-    "--innodb-temp-data-file-path=ibtmp1:1M:autoextend",
-    "--innodb-autoextend-increment=1",
-    "--innodb-buffer-pool-load-at-startup=OFF",
-    "--innodb-buffer-pool-dump-at-shutdown=OFF",
-    "--skip-performance-schema",
-    "--plugin-dir=/nonexistent",
-];
+const COMMON: &str = "\
+    --no-defaults --user=root --innodb-log-file-size=8M --innodb-flush-method=fsync \
+    --innodb-use-native-aio=OFF --innodb-stats-persistent=OFF --innodb-doublewrite=OFF \
+    --innodb-temp-data-file-path=ibtmp1:1M:autoextend --innodb-autoextend-increment=1 \
+    --innodb-buffer-pool-load-at-startup=OFF --innodb-buffer-pool-dump-at-shutdown=OFF \
+    --skip-performance-schema --plugin-dir=/nonexistent";
 
 /// Options of a server. `innodb-read-ahead-threshold=0` disables `InnoDB`'s read-ahead. With 64, the
 /// strictest value according to the manual, and so small a buffer pool it reads the neighbors of many pages
 /// (10.11: 1.6 more pages per select).
-const SERVE: &[&str] = &[
-    "--datadir=/data/mysql",
-    "--tmpdir=/data/tmp",
-    "--socket=/data/socket",
-    "--pid-file=/data/tmp/pid",
-    "--skip-grant-tables",
-    "--skip-networking",
-    "--skip-log-bin",
-    "--innodb-buffer-pool-size=6M",
-    "--innodb-log-buffer-size=2M",
-    "--innodb-adaptive-hash-index=OFF",
-    "--innodb-read-ahead-threshold=0",
-    "--key-buffer-size=64K",
-    "--aria-pagecache-buffer-size=128K",
-    "--query-cache-type=0",
-    "--query-cache-size=0",
-    "--table-open-cache=64",
-    "--max-connections=64",
-    "--thread-cache-size=64",
-];
+const SERVE: &str = "\
+    --datadir=/data/mysql --tmpdir=/data/tmp --socket=/data/socket --pid-file=/data/tmp/pid \
+    --skip-grant-tables --skip-networking --skip-log-bin --innodb-buffer-pool-size=6M \
+    --innodb-log-buffer-size=2M --innodb-adaptive-hash-index=OFF \
+    --innodb-read-ahead-threshold=0 --key-buffer-size=64K --aria-pagecache-buffer-size=128K \
+    --query-cache-type=0 --query-cache-size=0 --table-open-cache=64 --max-connections=64 \
+    --thread-cache-size=64";
 
 /// The end of a line in a neighbor's log that stands for a unit of its work.
 const UNIT: &str = "unit";
@@ -108,7 +86,7 @@ pub fn make(index: usize, rows: u32) -> Result<u64> {
     fs::create_dir_all(home.join("mysql/sbtest"))?;
     fs::create_dir_all(home.join("tmp"))?;
     let mut child = Command::new("mariadbd")
-        .args(COMMON)
+        .args(COMMON.split(' '))
         .arg(format!("--datadir={}", home.join("mysql").display()))
         .arg(format!("--tmpdir={}", home.join("tmp").display()))
         .args(["--innodb-buffer-pool-size=128M", "--bootstrap"])
@@ -189,10 +167,9 @@ impl Server {
         let (data, args) = if let Some(work) = job.neighbor {
             (data_dir(), vec!["/bin/bash", "-c", script(work)])
         } else {
-            (
-                home(index),
-                [&["/usr/sbin/mariadbd"], COMMON, SERVE].concat(),
-            )
+            let options = COMMON.split(' ').chain(SERVE.split(' '));
+            let program = std::iter::once("/usr/sbin/mariadbd");
+            (home(index), program.chain(options).collect())
         };
         let bundle = Bundle {
             hostname: &self.id,

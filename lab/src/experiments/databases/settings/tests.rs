@@ -3,7 +3,7 @@ use crate::experiments::databases::scenario::find;
 use crate::protocol::databases::Neighbor::{Backup, Build, Log};
 use crate::tests::fixture::run_args;
 
-fn settings(line: &str) -> Result<Settings, LabError> {
+fn settings(line: &str) -> Result<Settings> {
     let args = run_args(line);
     crate::registry::plan(&args, String::new())?;
     Settings::from_args(find(&args.experiment).expect("a scenario"), &args)
