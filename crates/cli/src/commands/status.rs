@@ -94,8 +94,7 @@ fn render(report: &Report, now_unix_s: u64, screen: Screen) -> Page {
         text.push_str("* set by another program: Justitia leaves it alone\n");
     }
     let knobs = report.devices.iter().flat_map(device_words);
-    let ours = knobs.filter(|(knob, _)| knob.foreign || knob.prior.is_some());
-    for (at, (knob, prior)) in ours.enumerate() {
+    for (at, (knob, prior)) in knobs.enumerate() {
         let gap = if at == 0 { "\n" } else { "" };
         let name = knob.knob.file_name();
         writeln!(text, "{gap}{name} {}; before us: {prior}", knob.now);
@@ -175,9 +174,10 @@ fn color_text(verdict: &VerdictStatus) -> String {
     }
 }
 
-/// A disk's knobs, each with a note of its prior value and the disk.
+/// A disk's knobs that a program changed, each with a note of its prior value and the disk.
 pub(crate) fn device_words(device: &DeviceStatus) -> impl Iterator<Item = (&KnobStatus, String)> {
-    device.knobs.iter().map(|knob| {
+    let changed = |knob: &&KnobStatus| knob.foreign || knob.prior.is_some();
+    device.knobs.iter().filter(changed).map(|knob| {
         let words = format!("{} (disk {})", output::prior_value(knob), device.name());
         (knob, words)
     })
