@@ -6,7 +6,7 @@
 //! that may cache it. Time does not scale: memory moves at two percent per second in both, so a phase should
 //! be long enough for it.
 
-use crate::policy::Policy::{self, Conventional, Max, Memoplight, Proportional, Soft};
+use crate::policy::Policy::{self, Conventional, Max, Memoplight, Observe, Proportional, Soft};
 use crate::protocol::databases::{Keys, Neighbor, Start};
 
 /// A container of a scenario; rates are those of the paper.
@@ -173,7 +173,7 @@ pub const NEIGHBORS: Scenario = Scenario {
              log and syncs each MiB; in phase build one compiles. Each phase begins with the \
              database in the page cache.",
     expected: "A serves in each phase what it serves alone, and each neighbor does as much as under \
-               no limits. The neighbors' transactions are units: 1.02 MB read, 1 MiB written, one \
+               no limits. An agent that only observes shows what its memory costs. The neighbors' transactions are units: 1.02 MB read, 1 MiB written, one \
                file compiled.",
     containers: &[
         container("A", 1700, 1000, &[2000, 2000, 2000, 2000]),
@@ -195,7 +195,7 @@ pub const NEIGHBORS: Scenario = Scenario {
     keys: Keys::Uniform,
     threads: 8,
     disk_iops: 600,
-    policies: &[Conventional, Proportional],
+    policies: &[Conventional, Observe, Proportional],
 };
 
 const fn container(
