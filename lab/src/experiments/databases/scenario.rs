@@ -173,8 +173,8 @@ pub const NEIGHBORS: Scenario = Scenario {
              log and syncs each MiB; in phase build one compiles. Each phase begins with the \
              database in the page cache.",
     expected: "A serves in each phase what it serves alone, and each neighbor does as much as under \
-               no limits. An agent that only observes shows what its memory costs. The neighbors' transactions are units: 1.02 MB read, 1 MiB written, one \
-               file compiled.",
+               no limits. An agent that only observes shows what its memory and CPU time cost. The \
+               neighbors' transactions are units: 1.02 MB read, 1 MiB written, one file compiled.",
     containers: &[
         container("A", 1700, 1000, &[2000, 2000, 2000, 2000]),
         neighbor("backup", Neighbor::Backup, &[0, 1, 0, 0]),
