@@ -131,7 +131,7 @@ fn no_function_of_a_module_counts_as_found_without_the_capability_to_search_modu
 
 #[test]
 #[ignore = "needs root on a cgroup2 host; run in the lab guest"]
-fn programs_that_the_kernel_refuses_are_left_out_and_the_others_count() {
+fn programs_that_the_kernel_does_not_load_are_left_out() {
     // A kernel has one of the two functions that end in `mem_cgroup_handle_over_high`.
     let mut coverage = probe();
     let before = coverage.clone();

@@ -1,4 +1,4 @@
-//! Reasons why a group gets less bandwidth than its weight promises, from the agent's report alone.
+//! Reasons why a group gets less bandwidth than its weight promises, as far as the agent's report has them.
 
 use justitia_policy::config::Mode;
 use justitia_policy::plan::{Phase, Watched};
@@ -7,7 +7,7 @@ use crate::status::{GroupStatus, Report, VerdictStatus};
 
 /// A group below this part of its ideal bandwidth is below its share. The loop leaves smaller errors alone for a while.
 const BELOW: f64 = 0.9;
-/// A group that holds less than this part of its entitlement leaves it unused.
+/// A group that holds less than this part of its entitlement does not fill it.
 const USED: f64 = 0.8;
 
 /// The reasons, the most specific first; none if the group is not below its share, or its bandwidth is not compared.
@@ -74,12 +74,10 @@ fn loop_state(group: &GroupStatus, verdict: &VerdictStatus) -> String {
     let used = USED * verdict.entitlement_bytes as f64;
     let holds = group.file_bytes;
     if holds.is_some_and(|holds| (holds as f64) < used) {
-        return "it holds less page cache than its share: its own concurrency or CPU time limits it, \
-                or it has just begun"
-            .to_owned();
+        return "it holds less page cache than its share".to_owned();
     }
     format!(
-        "the agent steers its part of the disk and of the page cache (gain {:.2} of at most feedback.gain_limit)",
+        "nothing known hinders it; the feedback's gain on its share is {:.2}",
         verdict.gain
     )
 }
