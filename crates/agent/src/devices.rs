@@ -4,6 +4,7 @@
 //! others, and a pause or a burst must not change its disks.
 
 use justitia_cgroup::{Buffer, CgroupFs, Device, Group};
+use justitia_policy::snapshot;
 
 /// One look at a group's devices adds at most this many bytes, so that a burst or a long past counts no more than a look.
 const LOOKED: f64 = (1 << 20) as f64;
@@ -12,6 +13,10 @@ const FADES: f64 = 0.5;
 /// A group uses a disk once that carries the first part of its bytes, until it carries less than the second. Code and
 /// logs of a container often lie on another disk than its data.
 const USED: (f64, f64) = (1.0 / 16.0, 1.0 / 64.0);
+/// The first disk of a group carries at least the first part of the bytes of the one that carries most, and stays the
+/// first until it carries less than the second. Of several, the one with the lowest number is first, so that groups on
+/// one array of disks have the same first disk.
+const FIRST: (f64, f64) = (1.0 / 2.0, 1.0 / 4.0);
 /// If stacked devices carry more than this times the bytes that disks carry for a group, some bytes reach their disk in
 /// nobody's name: the kernel writes through dm-crypt and RAID 5 in a thread of its own.
 const LOST: f64 = 1.5;
@@ -34,13 +39,13 @@ struct Carried {
 pub(crate) struct Devices(Vec<Carried>);
 
 impl Devices {
-    /// Looks at a group's `io.stat`. `used`: the numbers of the disks that the group uses. Without the io controller
-    /// they stay as they are.
+    /// Looks at a group's `io.stat`, and notes in `seen` the disks that the group uses. Without the io controller they
+    /// stay as they are.
     pub(crate) fn look(
         &mut self,
         group: &Group,
         fs: &dyn CgroupFs,
-        used: &mut Vec<u64>,
+        seen: &mut snapshot::Group,
         buffer: &mut Buffer,
     ) {
         let carried = &mut self.0;
@@ -67,8 +72,8 @@ impl Devices {
             return;
         }
         let all: f64 = moved.iter().map(|(_, bytes)| bytes).sum();
-        for seen in carried.iter_mut() {
-            seen.lately *= FADES;
+        for disk in carried.iter_mut() {
+            disk.lately *= FADES;
         }
         for (at, bytes) in moved {
             carried[at].lately += bytes * (LOOKED / all.max(LOOKED));
@@ -80,23 +85,35 @@ impl Devices {
         let (disks, above) = (sum(false), sum(true));
         if disks + above < 1.0 {
             // It may have paused: the disks that it used before stay.
-            if used.is_empty() {
-                used.push(NO_DEVICE);
+            if seen.devices.is_empty() {
+                seen.devices.push(NO_DEVICE);
             }
             return;
         }
-        let before = std::mem::take(used);
+        let before = std::mem::take(&mut seen.devices);
+        seen.device_parts.clear();
         if above > LOST * disks {
             // Its disks are not known.
             return;
         }
-        let is_used = |seen: &&Carried| {
-            let known = before.contains(&number(seen.device));
+        let is_used = |disk: &&Carried| {
+            let known = before.contains(&number(disk.device));
             let part = if known { USED.1 } else { USED.0 };
-            !seen.stacked && seen.lately >= disks * part
+            !disk.stacked && disk.lately >= disks * part
         };
-        let is_used = carried.iter().filter(is_used);
-        used.extend(is_used.map(|seen| number(seen.device)));
+        let mut used: Vec<&Carried> = carried.iter().filter(is_used).collect();
+        let most = used.iter().map(|disk| disk.lately).fold(0.0, f64::max);
+        let may_be_first = |disk: &&Carried| {
+            let was = before.first() == Some(&number(disk.device));
+            disk.lately >= most * if was { FIRST.1 } else { FIRST.0 }
+        };
+        used.sort_by_key(|disk| (!may_be_first(disk), number(disk.device)));
+        let numbers = used.iter().map(|disk| number(disk.device));
+        seen.devices.extend(numbers);
+        if used.len() > 1 {
+            let parts = used.iter().map(|disk| disk.lately / disks);
+            seen.device_parts.extend(parts);
+        }
     }
 }
 
@@ -130,7 +147,7 @@ mod tests {
     /// The devices that a group uses after it has moved these bytes in all, one look after the other.
     fn devices(stacked: Option<Device>, moved: &[(u64, u64)]) -> Vec<Vec<u64>> {
         let (fake, group) = managed();
-        let (mut devices, mut used) = (Devices::default(), Vec::new());
+        let (mut devices, mut seen) = (Devices::default(), snapshot::Group::new(group.id(), "/a"));
         if let Some(device) = stacked {
             fake.set_stacked(device);
         }
@@ -138,8 +155,13 @@ mod tests {
         let mut look = |&(code, data): &(u64, u64)| {
             let io = [(CODE, (code, 0)), (DATA, (0, data))];
             fake.update("/a", |group| group.io = io.into());
-            devices.look(&group, &*fake, &mut used, &mut buffer);
-            used.clone()
+            devices.look(&group, &*fake, &mut seen, &mut buffer);
+            let parts: f64 = seen.device_parts.iter().sum();
+            assert!(
+                seen.devices.len() < 2 || (parts - 1.0).abs() < 0.1,
+                "{parts}"
+            );
+            seen.devices.clone()
         };
         moved.iter().map(&mut look).collect()
     }
@@ -182,6 +204,29 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_is_first_once_it_carries_much_more_and_of_equal_ones_the_lowest_number_is() {
+        let [code, data] = [CODE, DATA].map(number);
+        let mut moved = (0, 0);
+        let mut rates = |code: u64, data: u64| -> Vec<(u64, u64)> {
+            let looks = (0..9).map(|_| {
+                moved = (moved.0 + (code << 20), moved.1 + (data << 20));
+                moved
+            });
+            looks.collect()
+        };
+        let equal = [
+            rates(10, 11),
+            rates(3, 10),
+            rates(2, 10),
+            rates(4, 10),
+            rates(6, 10),
+        ];
+        let seen = devices(None, &equal.concat());
+        let first: Vec<u64> = seen.chunks(9).map(|looks| looks[8][0]).collect();
+        assert_eq!(first, [code, code, data, data, code]);
+    }
+
+    #[test]
     fn one_burst_to_another_disk_is_soon_forgotten() {
         let burst = 100 << 30;
         let moved = (1..12).map(|i| (if i > 2 { burst } else { 0 }, i << 27));
@@ -202,9 +247,9 @@ mod tests {
     #[test]
     fn without_the_io_controller_devices_are_not_known() {
         let (fake, group) = managed();
-        let mut used = Vec::new();
+        let mut seen = snapshot::Group::new(group.id(), "/a");
         fake.inject("/a", "io.stat", Fault::Absent);
-        Devices::default().look(&group, &*fake, &mut used, &mut Buffer::new());
-        assert!(used.is_empty());
+        Devices::default().look(&group, &*fake, &mut seen, &mut Buffer::new());
+        assert!(seen.devices.is_empty());
     }
 }

@@ -251,8 +251,7 @@ impl Tracked {
 
     /// Looks at which devices carry its traffic.
     pub(crate) fn look_at_devices(&mut self, fs: &dyn CgroupFs, buffer: &mut Buffer) {
-        let used = &mut self.seen.devices;
-        self.devices.look(&self.group, fs, used, buffer);
+        self.devices.look(&self.group, fs, &mut self.seen, buffer);
     }
 
     /// True if a full read shows a significant change.

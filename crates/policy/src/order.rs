@@ -4,14 +4,14 @@
 //!   objective orders them ([`crate::objective`]). The sum of their entitlements is divided among them by weight
 //!   times gain ([`crate::feedback::controller`]), and `memory.high` limits each at its part. A single contender
 //!   needs no order and gets no limit.
-//! - Groups are ordered against each other only if they share a disk, directly or through a chain of groups: bandwidth
-//!   that a group does not get on one disk is no use to a group on another.
+//! - Groups are ordered against each other only on a disk that they share: bandwidth that a group does not get on one
+//!   disk is no use to a group on another. A group that shares several disks is ordered on one of them, by its bandwidth
+//!   there; on the others its block weight alone divides.
 //! - Other groups that mix reads with writes are limited at their entitlement, which the feedback does not
 //!   change. Other readers are not limited. All groups keep their protection.
 //! - Writers that the closed gate of the kernel module orders get no limit ([`crate::gate`]).
 
 use std::collections::BTreeMap;
-use std::iter::successors;
 
 use crate::config::{Config, FeedbackConfig, Objective};
 use crate::decision::Member;
@@ -64,10 +64,27 @@ pub(crate) fn order(
     }
 }
 
+/// Groups that are ordered against each other on one disk.
+#[derive(Debug, PartialEq)]
+pub(crate) struct OnDisk {
+    /// `None`: not known.
+    pub disk: Option<u64>,
+    /// Indices in increasing order.
+    pub groups: Vec<usize>,
+}
+
+impl OnDisk {
+    /// Bandwidth of a member on this disk, bytes per second.
+    pub(crate) fn bytes_per_s(&self, member: &Member) -> Option<f64> {
+        let rate = member.memo.rates.bytes_per_s()?;
+        Some(rate * self.disk.map_or(1.0, |disk| member.group.part_on(disk)))
+    }
+}
+
 /// Participants that are ordered against each other.
 struct Ordered {
-    /// Indices in increasing order, at least two.
-    members: Vec<usize>,
+    /// At least two.
+    on: OnDisk,
     /// For each member of the snapshot, its share of this set's weight: 0 for a leaf outside of the set. An inner group
     /// has the sum of its children.
     weights: Vec<f64>,
@@ -75,7 +92,7 @@ struct Ordered {
 
 impl Ordered {
     fn has(&self, member: usize) -> bool {
-        self.members.binary_search(&member).is_ok()
+        self.on.groups.binary_search(&member).is_ok()
     }
 }
 
@@ -103,52 +120,50 @@ fn participants(members: &mut [Member], objective: Objective, elapsed_s: f64) ->
     let takes_part = |i: &usize| members[*i].contends() || members[*i].memo.activity.claiming();
     let take_part: Vec<usize> = candidates.iter().map(|c| c.0).filter(takes_part).collect();
     let mut ordered = Vec::new();
-    for set in on_one_disk(members, &take_part) {
-        if set.len() >= 2 && set.iter().any(|&i| members[i].contends()) {
-            for &i in &set {
+    for on in on_one_disk(members, &take_part) {
+        if on.groups.len() >= 2 && on.groups.iter().any(|&i| members[i].contends()) {
+            for &i in &on.groups {
                 members[i].decision.participant = true;
             }
-            let weights = share::proportions(members, |i| set.binary_search(&i).is_ok());
-            ordered.push(Ordered {
-                members: set,
-                weights,
-            });
+            let weights = share::proportions(members, |i| on.groups.binary_search(&i).is_ok());
+            ordered.push(Ordered { on, weights });
         }
     }
     ordered
 }
 
-/// Divides groups into sets: two groups are in one set if they share a disk, directly or through a chain of groups. A
-/// contender whose disks are not known may share them all. Indices in increasing order, before and after.
-pub(crate) fn on_one_disk(members: &[Member], groups: &[usize]) -> Vec<Vec<usize>> {
+/// Divides groups by the disk on which each is ordered: the first of its disks that another of these groups uses. A
+/// contender whose disks are not known may share them all, so all groups are then in one set. Indices in increasing
+/// order, before and after.
+pub(crate) fn on_one_disk(members: &[Member], groups: &[usize]) -> Vec<OnDisk> {
     let devices = |i: usize| &members[i].group.devices;
     let unknown = |&i: &usize| devices(i).is_empty() && members[i].contends();
     if groups.iter().any(unknown) {
-        return vec![groups.to_vec()];
+        return vec![OnDisk {
+            disk: None,
+            groups: groups.to_vec(),
+        }];
     }
-    // The first disk of each group stands for the others.
-    let mut stands: BTreeMap<u64, u64> = BTreeMap::new();
-    let root = |stands: &BTreeMap<u64, u64>, device: u64| {
-        let above = |&device: &u64| stands.get(&device).copied();
-        successors(Some(device), above).last().unwrap_or(device)
-    };
-    for &i in groups {
-        for device in devices(i) {
-            let (one, first) = (root(&stands, *device), root(&stands, devices(i)[0]));
-            if one != first {
-                stands.insert(one, first);
-            }
-        }
+    let mut users: BTreeMap<u64, usize> = BTreeMap::new();
+    for device in groups.iter().flat_map(|&i| devices(i)) {
+        *users.entry(*device).or_default() += 1;
     }
-    let mut sets: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    let mut sets: BTreeMap<Option<u64>, Vec<usize>> = BTreeMap::new();
     let mut alone = Vec::new();
     for &i in groups {
-        match devices(i).first() {
-            Some(&first) => sets.entry(root(&stands, first)).or_default().push(i),
-            None => alone.push(vec![i]),
+        match devices(i).iter().find(|device| users[device] >= 2) {
+            Some(&disk) => sets.entry(Some(disk)).or_default().push(i),
+            None => alone.push(i),
         }
     }
-    sets.into_values().chain(alone).collect()
+    let sets = sets
+        .into_iter()
+        .map(|(disk, groups)| OnDisk { disk, groups });
+    let alone = alone.into_iter().map(|i| OnDisk {
+        disk: devices(i).first().copied(),
+        groups: vec![i],
+    });
+    sets.chain(alone).collect()
 }
 
 /// Forgets the gains if io.cost began to serve a disk: they made up for a disk that ignored weights.
@@ -177,13 +192,14 @@ fn move_gains(
     let mut measured = Vec::new();
     let mut controllers = Vec::new();
     for (i, member) in members.iter_mut().enumerate().filter(|(i, _)| set.has(*i)) {
+        let rate = set.on.bytes_per_s(member).unwrap_or(0.0);
         let (group, decision) = (member.group, &member.decision);
         // At the onset of contention no limit is in force yet.
         let share = decision.own() + limits::HEADROOM;
         let share = Some(share).filter(|_| carried.by_limits);
         measured.push(Measured {
             weight: set.weights[i],
-            rate: member.memo.rates.bytes_per_s().unwrap_or(0.0),
+            rate,
             // A group with a cap has declared that it does not need more.
             unused: member.memo.cap.is_some()
                 || limits::leaves_share_unused(group, decision.ceiling, share)
@@ -194,7 +210,7 @@ fn move_gains(
         controllers.push(&mut member.memo.controller);
     }
     adjust(&mut controllers, &measured, config, elapsed_s);
-    for &i in &set.members {
+    for &i in &set.on.groups {
         let member = &mut members[i];
         member.decision.of_ideal = member.memo.controller.filtered_of_ideal;
         member.decision.gain = member.memo.controller.gain();
@@ -235,7 +251,12 @@ fn release(member: &mut Member, blind: bool, elapsed_s: f64) {
 /// group holds for others does not count: the limit leaves room for it above the share. The operator's limit on an
 /// ancestor bounds the sum of the shares below it.
 fn limit_participants(members: &mut [Member], set: &Ordered, gated: bool) {
-    let entitled: Bytes = set.members.iter().map(|&i| members[i].decision.own()).sum();
+    let entitled: Bytes = set
+        .on
+        .groups
+        .iter()
+        .map(|&i| members[i].decision.own())
+        .sum();
     let node = |(i, member): (usize, &Member)| {
         let Member { memo, decision, .. } = member;
         let part = ((set.weights[i] * decision.gain * 1e9) as u64).max(1);
@@ -257,7 +278,7 @@ fn limit_participants(members: &mut [Member], set: &Ordered, gated: bool) {
     };
     let nodes: Vec<Node> = members.iter().enumerate().map(node).collect();
     let shares = divide(entitled.scale(OVERCOMMIT), &nodes);
-    for &i in &set.members {
+    for &i in &set.on.groups {
         let member = &mut members[i];
         let ordered = gated && member.memo.activity.writer();
         if member.contends() && !ordered {
@@ -274,8 +295,8 @@ fn limit_mixed(members: &mut [Member]) {
         |m: &Member| m.leaf && !m.decision.participant && m.contends() && m.memo.activity.mixes();
     let writes = |&i: &usize| members[i].decision.participant || mixes(&members[i]);
     let all: Vec<usize> = (0..members.len()).filter(writes).collect();
-    for set in on_one_disk(members, &all) {
-        for &i in set.iter().filter(|_| set.len() >= 2) {
+    for on in on_one_disk(members, &all) {
+        for &i in on.groups.iter().filter(|_| on.groups.len() >= 2) {
             if mixes(&members[i]) {
                 let share = members[i].decision.own().scale(OVERCOMMIT);
                 limit(&mut members[i], share);

@@ -132,9 +132,13 @@ pub struct Group {
     /// Page-cache counters, if an observer counts them.
     #[serde(default)]
     pub cache: CacheCounters,
-    /// Numbers of the block devices that carried much of what it read and wrote of late. Empty: not known.
+    /// Numbers of the block devices that carried much of what it read and wrote of late. The first is
+    /// one that carried most or nearly so. Empty: not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<u64>,
+    /// The part of its bytes, 0 to 1, that each of several devices carried, in the same order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub device_parts: Vec<f64>,
     /// Pressure stall totals.
     pub pressure: Pressure,
     /// Present values of its knobs.
@@ -186,6 +190,7 @@ impl Group {
             traffic: Traffic::default(),
             cache: CacheCounters::default(),
             devices: Vec::new(),
+            device_parts: Vec::new(),
             pressure: Pressure::default(),
             knobs: Knobs::default(),
             read_after_s: None,
@@ -193,6 +198,13 @@ impl Group {
             declared: None,
             worth: None,
         }
+    }
+
+    /// The part of its bytes that this device carries: all, if parts are not known.
+    pub(crate) fn part_on(&self, device: u64) -> f64 {
+        let at = self.devices.iter().position(|&used| used == device);
+        let part = at.and_then(|at| self.device_parts.get(at));
+        part.copied().unwrap_or(1.0)
     }
 
     /// The most page cache that the operator's own limits allow; `None`: no such limit, or unknown.

@@ -229,12 +229,12 @@ fn unfairness(members: &[Member]) -> (Option<f64>, Option<f64>) {
     let contends = |&i: &usize| members[i].leaf && members[i].contends();
     let contenders: Vec<usize> = (0..members.len()).filter(contends).collect();
     let (mut pv, mut share_error) = (None, None);
-    for set in order::on_one_disk(members, &contenders) {
+    for on in order::on_one_disk(members, &contenders) {
         let of = |&i: &usize| {
-            let Member { group, memo, .. } = &members[i];
-            Some((group.weight?.get(), memo.rates.bytes_per_s()?))
+            let member = &members[i];
+            Some((member.group.weight?.get(), on.bytes_per_s(member)?))
         };
-        let (weights, rates): (Vec<u32>, Vec<f64>) = set.iter().filter_map(of).unzip();
+        let (weights, rates): (Vec<u32>, Vec<f64>) = on.groups.iter().filter_map(of).unzip();
         if weights.len() >= 2 {
             let larger = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
             pv = larger(pv, metrics::proportionality_variation(&weights, &rates));

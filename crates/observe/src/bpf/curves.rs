@@ -22,6 +22,10 @@ use crate::reuse::{bin_of, Look, Reuse, BINS};
 
 /// Time between two readings of the histograms.
 const EVERY: Duration = Duration::from_secs(5);
+/// The same during the first YOUNG readings of a group that reads: until its curve is known, it has its share of memory
+/// whether it gains from that or not.
+const SOON: Duration = Duration::from_secs(2);
+const YOUNG: u32 = 6;
 /// The sampling rate is one block in 2^FIRST at first, in 2^DENSEST at most and in 2^SPARSEST at least.
 const FIRST: u32 = 2;
 const DENSEST: u32 = 1;
@@ -105,6 +109,8 @@ struct Sampled {
     steady: u32,
     /// Readings since its last read.
     idle: u32,
+    /// Readings in which it had read.
+    active: u32,
 }
 
 impl Sampled {
@@ -124,7 +130,12 @@ impl Sampled {
             alive: 0,
             steady: 0,
             idle: 0,
+            active: 0,
         }
+    }
+
+    fn is_young(&self) -> bool {
+        self.active < YOUNG && self.idle == 0
     }
 
     fn rate(&self) -> f64 {
@@ -151,8 +162,9 @@ impl Curves {
         }
     }
 
-    /// Sets the slots in use. A slot whose owner changed must have been left out in between.
-    pub(super) fn watch(&mut self, slots: impl Iterator<Item = u32>) {
+    /// Sets the slots in use. A slot whose owner changed must have been left out in between. `goes_on`: reads are
+    /// observed from now on.
+    pub(super) fn watch(&mut self, slots: impl Iterator<Item = u32>, goes_on: bool) {
         let mut before = std::mem::take(&mut self.waiting);
         let mut groups = std::mem::take(&mut self.groups);
         for slot in slots {
@@ -166,6 +178,7 @@ impl Curves {
         for (slot, sampled) in groups {
             self.retire(slot, &sampled);
         }
+        self.admit(goes_on);
     }
 
     /// The last curve of a slot.
@@ -175,7 +188,9 @@ impl Curves {
 
     /// True if the next reading is due.
     pub(super) fn is_due(&self) -> bool {
-        self.looked_at.is_none_or(|at| at.elapsed() >= EVERY)
+        let young = self.groups.values().any(Sampled::is_young);
+        let every = if young { SOON } else { EVERY };
+        self.looked_at.is_none_or(|at| at.elapsed() >= every)
     }
 
     /// Begins to observe reads.
@@ -210,6 +225,7 @@ impl Curves {
             sampled.alive = look.alive.iter().sum();
             sampled.steady += 1;
             sampled.idle = if ticks == 0 { sampled.idle + 1 } else { 0 };
+            sampled.active += u32::from(ticks > 0);
             sampled.reuse.go_on(look, seconds, rate);
             let before = std::mem::replace(&mut sampled.asked, asked_by(&self.counters, slot));
             if by_misses(sampled, before) != sampled.by_misses {

@@ -295,7 +295,8 @@ impl Observer {
         let slots = || self.groups.iter().map(|(id, account)| (account.slot, *id));
         if let Some(reads) = &self.reads {
             reads.watch(slots());
-            reads.curves().watch(slots().map(|(slot, _)| slot));
+            let goes_on = !reads.sampled();
+            reads.curves().watch(slots().map(|(slot, _)| slot), goes_on);
         }
     }
 

@@ -14,8 +14,8 @@
 //!    weight x additional hits in bytes per second, per byte, over the convex hull of each curve: a cliff is
 //!    bought whole or not at all.
 //! 3. Loans persist, because memory that moves has to be read again. Another division replaces them only if
-//!    it saves a tenth of what the readers miss, and not before the last one has paid back. Needs fall slowly
-//!    and rise at once.
+//!    it saves a tenth of what the readers miss, and not before the last one has paid back. Needs fall slowly,
+//!    except that of a reader that hits nothing with its share, and rise at once.
 //! 4. Water-filling ([`super::water`]) takes the results as floors, and demands a little above them. Memory
 //!    that no reader has a use for goes to groups without a curve. If there is none, it stays unprotected,
 //!    and any group may fill it.
@@ -48,6 +48,8 @@ const ROOM_OF_SIZE: f64 = 1.0 / 16.0;
 const STEADY: f64 = 1.0 / 32.0;
 /// A need falls by at most this part of what could be page cache per second.
 const DOWN_PER_S: f64 = 1.0 / 16.0;
+/// The need of a reader whose hit ratio with its share is below this, such as a scan, falls at once.
+const HITS_NOTHING: f64 = 0.02;
 /// A new division must save at least this part of what the readers miss.
 const CLEARLY: f64 = 0.1;
 /// Longest time for moved memory to pay back, however slow the disk.
@@ -84,7 +86,9 @@ impl<'a> Reader<'a> {
         let enough = curve.need(fair, missed);
         let enough = (enough + spare(enough) + mapped).min(fair);
         let before = memo.lent.map_or(fair, |lent| lent.need);
-        let need = enough.max(before - down).min(fair);
+        let hits = curve.at_least(fair) >= HITS_NOTHING;
+        let least = if hits { before - down } else { Bytes::ZERO };
+        let need = enough.max(least).min(fair);
         let useful = curve.need(curve.known(), missed);
         let most = memo.demand.map_or(useful, |most| most.min(useful));
         Some(Reader {

@@ -267,6 +267,19 @@ fn a_newcomer_has_its_entitlement_at_once() {
 }
 
 #[test]
+fn a_reader_that_hits_nothing_lends_its_share_at_once_and_another_slowly() {
+    let beside = |curve| {
+        let groups = [reader(1, 100, random(800, 1e8)), reader(2, 100, curve)];
+        let first = Lab::default().second(&groups, |_| None);
+        (mib(first[1]), mib(settled(&groups)[1]))
+    };
+    let (first, later) = beside(scan());
+    assert!(first < 30 && later < 30, "{first} and then {later}");
+    let (first, later) = beside(random(200, 1e8));
+    assert!(first > 380 && later < 230, "{first} and then {later}");
+}
+
+#[test]
 fn mapped_pages_are_needed_whatever_the_curve_of_reads() {
     let mut groups = [reader(1, 100, scan()), reader(2, 100, random(800, 40e6))];
     groups[0].memory.file_mapped = Some(Bytes::mib(100));
