@@ -1,5 +1,5 @@
 //! Tests an agent on a host with two disks, on a stock kernel: a writer alone on a fast disk, and two of different
-//! weights on a slow one. One boot, ignored by default; `scripts/test --long` runs it:
+//! weights on a slow one; then a group that writes to both disks joins. One boot, ignored by default; `scripts/test --long` runs it:
 //! `cargo test -p justitia-cli --test several_disks -- --ignored --nocapture`.
 
 #[path = "../../../lab/tests/common/mod.rs"]
@@ -7,36 +7,49 @@ mod common;
 
 use std::time::Duration;
 
+use justitia_machine::qemu::Clock;
+
 use common::{host, numbers, on_its_own_clock, programs, report_of};
 
 const SCRIPT: &str = r#"
-# Bytes that each group wrote to any disk in 20 s, in the order of the groups.
-written() { cat $cgroups/app/$1/io.stat | grep -o 'wbytes=[0-9]*' | awk -F= '{ sum += $2 } END { printf "%.0f", sum }'; } # GROUP
-rates() { # NAME
-    local group before after=()
-    before=($(for group in alone heavy light; do written $group; echo; done))
-    sleep 20
-    for group in alone heavy light; do
-        after+=($(($(written $group) - before[${#after[@]}])))
-    done
-    echo "$1: ${after[*]}"
+# Bytes that each group wrote in 20 s to the disk of its directory, in the order of the groups.
+written() { # GROUP DIRECTORY
+    grep "^$(mountpoint -d $2) " $cgroups/app/$1/io.stat | grep -o 'wbytes=[0-9]*' | cut -d= -f2
 }
+rates() { # NAME (GROUP DIRECTORY)...
+    local name=$1 before=() after=() at
+    shift
+    for ((at = 1; at <= $#; at += 2)); do before+=($(written "${@:at:2}")); done
+    sleep 20
+    for ((at = 1; at <= $#; at += 2)); do
+        after+=($(($(written "${@:at:2}") - before[${#after[@]}])))
+    done
+    echo "$name: ${after[*]}"
+}
+one_each=(alone /data heavy /run/slow light /run/slow)
 
 set_up
 memory_disk 384 100
-second_disk 384 10
-make_groups alone heavy light
-$justitia weight /app/heavy 400 >/dev/null || give_up "no weight"
+second_disk 512 10
+make_groups alone heavy light both
+for group in heavy both; do
+    $justitia weight /app/$group 400 >/dev/null || give_up "no weight"
+done
 writer alone
 writer heavy /run/slow
 writer light /run/slow
 {
     sleep 10
-    rates without
+    rates without ${one_each[@]}
     run_agent /run/agent.log --manage '/app/*' >&2
     sleep 40
-    rates with
+    rates with ${one_each[@]}
     echo "limits: $(cat $cgroups/app/{alone,heavy,light}/memory.high | tr '\n' ' ')"
+    writer both >&2
+    writer both /run/slow >&2
+    sleep 60
+    rates both ${one_each[@]} both /data both /run/slow
+    echo "limits with both: $(cat $cgroups/app/*/memory.high | tr '\n' ' ')"
     $justitia status
     cat /run/agent.log
 } | report
@@ -50,17 +63,31 @@ fn a_writer_alone_on_its_disk_keeps_its_speed_and_those_on_another_get_theirs_by
     spec.binaries
         .extend(programs(env!("CARGO_BIN_EXE_justitia"), &[]));
     spec.memory_bytes = 512 << 20;
-    on_its_own_clock(&mut spec, 384 + 384);
+    on_its_own_clock(&mut spec, 384 + 512);
+    // The writers mostly wait for their disks.
+    spec.clock = Clock::Instructions {
+        shift: 1,
+        jumps: true,
+    };
     spec.timeout = Duration::from_secs(1200);
     let (_, report) = report_of(&spec, "");
     println!("{report}");
-    let [without, with] = ["without: ", "with: "].map(|name| numbers(&report, name));
+    let [without, with, both] =
+        ["without: ", "with: ", "both: "].map(|name| numbers(&report, name));
     let ratio = |rates: &[f64]| rates[1] / rates[2];
     println!(
         "alone: {:.2} of without the agent; weights 4:1 bring {:.2} ({:.2} without)",
         with[0] / without[0],
         ratio(&with),
         ratio(&without)
+    );
+    println!(
+        "a group on both disks: {:.2} of alone's bytes (4 by weight), {:.2} of light's and {:.2} of heavy's (4, 1); \
+         the fast disk carries {:.2} of without it",
+        both[3] / both[0],
+        both[4] / both[2],
+        both[4] / both[1],
+        (both[0] + both[3]) / with[0]
     );
     assert!(report.contains("limits: max "), "{report}");
     // Measured: 0.97 and 1.04, and 2.2 and 3.8 (0.8 to 1.8 without the agent).

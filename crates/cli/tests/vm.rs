@@ -61,7 +61,7 @@ fn writers_get_their_weighted_share_and_every_knob_is_restored() {
     // exceed its share.
     // In runs of 30 s, of which 20 count, the share error was 0.02 to 0.09 with one seed.
     let result = lab(
-        "fileserver --clock instructions --weights 100,200,400,800 --memory 512M --files 1600 \
+        "fileserver --clock jumping --weights 100,200,400,800 --memory 512M --files 1600 \
          --seconds 45 --policies conventional,proportional --mount-options noauto_da_alloc",
     );
     let conventional = number(&result, "conventional", "share_error");
@@ -84,7 +84,7 @@ fn the_old_and_the_new_kernel_work_and_a_killed_agent_leaves_nothing_behind() {
     // The agent must have written a knob before it is killed, however slow the host is.
     for (kernel, cpus) in [("6.1", "1"), ("7.2", "2")] {
         let result = lab(&format!(
-            "fileserver --clock instructions --kernel {kernel} --cpus {cpus} \
+            "fileserver --clock jumping --kernel {kernel} --cpus {cpus} \
              --weights 100,400 --seconds 18 --policies proportional --kill-agent-at 9 --lru mglru"
         ));
         assert_restored(&result, "proportional");
@@ -145,7 +145,7 @@ fn a_hostile_tenant_neither_stops_nor_misleads_the_agent() {
 fn observing_writes_nothing_and_the_disk_keeps_the_guests_own_time() {
     // With the host's clock, a busy host would make the agent too slow to answer `status` in time.
     let result = lab(
-        "readmix --clock instructions --weights 100,800 --seconds 8 --policies observe \
+        "readmix --clock jumping --weights 100,800 --seconds 8 --policies observe \
          --file-size 96M --memory 256M --write-percent 100",
     );
     assert_restored(&result, "observe");
@@ -178,7 +178,7 @@ fn observing_writes_nothing_and_the_disk_keeps_the_guests_own_time() {
 fn a_shared_file_stays_for_its_heaviest_user_and_not_the_payers_private_one() {
     // The multi-generational LRU of 6.12 does not protect proportionally.
     let result = lab(
-        "sharing --memory 512M --shared-size 96M --file-size 96M --polluter 256M \
+        "sharing --clock jumping --memory 512M --shared-size 96M --file-size 96M --polluter 256M \
          --disk-mbps 80 --seconds 60 --lru classic --policies proportional",
     );
     assert_restored(&result, "proportional");

@@ -5,7 +5,7 @@
 //!
 //! 1. A *reader* has a curve that covers its plain share, the division by weight among all. It needs the
 //!    smallest size with the misses of that share, plus room for readahead, dirty and mapped pages. If it
-//!    misses less of late than its curve says, it needs its share. All other groups keep the entitlement
+//!    misses less of late than its curve says, it needs its share, unless it scans. All other groups keep the entitlement
 //!    without lending: groups without such a curve, and groups that write, because dirty limits follow the
 //!    page share. An agent that starts has no curves yet, so a loan that was noted stays for a minute without
 //!    one, as long as others leave room for it.
@@ -15,7 +15,7 @@
 //!    bought whole or not at all.
 //! 3. Loans persist, because memory that moves has to be read again. Another division replaces them only if
 //!    it saves a tenth of what the readers miss, and not before the last one has paid back. Needs fall slowly,
-//!    except that of a reader that hits nothing with its share, and rise at once.
+//!    except that of a scan, and rise at once.
 //! 4. Water-filling ([`super::water`]) takes the results as floors, and demands a little above them. Memory
 //!    that no reader has a use for goes to groups without a curve. If there is none, it stays unprotected,
 //!    and any group may fill it.
@@ -48,8 +48,9 @@ const ROOM_OF_SIZE: f64 = 1.0 / 16.0;
 const STEADY: f64 = 1.0 / 32.0;
 /// A need falls by at most this part of what could be page cache per second.
 const DOWN_PER_S: f64 = 1.0 / 16.0;
-/// The need of a reader whose hit ratio with its share is below this, such as a scan, falls at once.
-const HITS_NOTHING: f64 = 0.02;
+/// A reader that misses at least this part with its share, and no more with [`ROOM`] alone, scans: its need falls at
+/// once. Hits beyond its curve are then on pages that other groups hold.
+const SCANS: f64 = 0.5;
 /// A new division must save at least this part of what the readers miss.
 const CLEARLY: f64 = 0.1;
 /// Longest time for moved memory to pay back, however slow the disk.
@@ -77,17 +78,17 @@ impl<'a> Reader<'a> {
     /// `None`: it does not take part. `fair`: its plain share, or its entitlement without lending if less.
     fn of(i: usize, member: &Member<'a>, fair: Bytes, down: Bytes) -> Option<Reader<'a>> {
         let (memo, curve) = (&member.memo, member.group.worth.as_ref()?);
+        let scans = 1.0 - curve.at_least(fair) >= SCANS && curve.need(fair, None) <= ROOM;
         let writes = memo.activity.writer() || memo.activity.mixes();
         if !member.leaf || writes || curve.asked_per_s() <= 0.0 || !curve.tells(fair) {
             return None;
         }
         let mapped = member.group.memory.file_mapped.unwrap_or_default();
-        let missed = memo.activity.missed_part();
+        let missed = memo.activity.missed_part().filter(|_| !scans);
         let enough = curve.need(fair, missed);
         let enough = (enough + spare(enough) + mapped).min(fair);
         let before = memo.lent.map_or(fair, |lent| lent.need);
-        let hits = curve.at_least(fair) >= HITS_NOTHING;
-        let least = if hits { before - down } else { Bytes::ZERO };
+        let least = if scans { Bytes::ZERO } else { before - down };
         let need = enough.max(least).min(fair);
         let useful = curve.need(curve.known(), missed);
         let most = memo.demand.map_or(useful, |most| most.min(useful));

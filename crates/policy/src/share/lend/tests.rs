@@ -267,15 +267,30 @@ fn a_newcomer_has_its_entitlement_at_once() {
 }
 
 #[test]
-fn a_reader_that_hits_nothing_lends_its_share_at_once_and_another_slowly() {
+fn a_scan_lends_its_share_at_once_and_another_reader_slowly() {
     let beside = |curve| {
         let groups = [reader(1, 100, random(800, 1e8)), reader(2, 100, curve)];
-        let first = Lab::default().second(&groups, |_| None);
-        (mib(first[1]), mib(settled(&groups)[1]))
+        // It also hits pages that others hold.
+        let mut lab = Lab {
+            missed: vec![0.5, 0.3],
+            ..Lab::default()
+        };
+        let first = lab.second(&groups, |_| None);
+        let later = (0..30).map(|_| lab.second(&groups, |_| None)).last();
+        (mib(first[1]), mib(later.unwrap()[1]))
     };
-    let (first, later) = beside(scan());
-    assert!(first < 30 && later < 30, "{first} and then {later}");
-    let (first, later) = beside(random(200, 1e8));
+    // The reads of a scan that are not whole pages hit in any case.
+    let in_parts = curve(&[(1, 0.2), (2000, 0.2)], 40e6);
+    for scans in [scan(), in_parts] {
+        let (first, later) = beside(scans);
+        assert!(first < 30 && later < 30, "{first} and then {later}");
+    }
+    let (first, later) = beside(curve(&[(200, 0.5), (2000, 0.5)], 1e8));
+    assert!(
+        first > 380 && later > 380,
+        "it misses less than its curve says"
+    );
+    let (first, later) = beside(curve(&[(200, 0.8), (2000, 0.8)], 1e8));
     assert!(first > 380 && later < 230, "{first} and then {later}");
 }
 
