@@ -1,6 +1,6 @@
 //! Tests an agent on a host with two disks, on a stock kernel: a writer alone on a fast disk, and two of different
-//! weights on a slow one; then a group that writes to both disks joins. One boot, ignored by default; `scripts/test --long` runs it:
-//! `cargo test -p justitia-cli --test several_disks -- --ignored --nocapture`.
+//! weights on a slow one; then a group that writes to both disks joins. One boot, ignored by default;
+//! `scripts/test --long` runs it: `cargo test -p justitia-cli --test several_disks -- --ignored --nocapture`.
 
 #[path = "../../../lab/tests/common/mod.rs"]
 mod common;
@@ -32,9 +32,7 @@ set_up
 memory_disk 384 100
 second_disk 512 10
 make_groups alone heavy light both
-for group in heavy both; do
-    $justitia weight /app/$group 400 >/dev/null || give_up "no weight"
-done
+$justitia weight /app/heavy 400 >/dev/null || give_up "no weight"
 writer alone
 writer heavy /run/slow
 writer light /run/slow
@@ -69,7 +67,7 @@ fn a_writer_alone_on_its_disk_keeps_its_speed_and_those_on_another_get_theirs_by
         shift: 1,
         jumps: true,
     };
-    spec.timeout = Duration::from_secs(1200);
+    spec.timeout = Duration::from_secs(2400);
     let (_, report) = report_of(&spec, "");
     println!("{report}");
     let [without, with, both] =
@@ -81,16 +79,17 @@ fn a_writer_alone_on_its_disk_keeps_its_speed_and_those_on_another_get_theirs_by
         ratio(&with),
         ratio(&without)
     );
+    let fast = both[0] + both[3];
     println!(
-        "a group on both disks: {:.2} of alone's bytes (4 by weight), {:.2} of light's and {:.2} of heavy's (4, 1); \
-         the fast disk carries {:.2} of without it",
-        both[3] / both[0],
-        both[4] / both[2],
-        both[4] / both[1],
-        (both[0] + both[3]) / with[0]
+        "beside a group on both disks: {:.2} of the fast disk's bytes (0.50 by weight), which carries {:.2} of before; \
+         weights 4:1 bring {:.2}",
+        both[0] / fast,
+        fast / with[0],
+        ratio(&both)
     );
     assert!(report.contains("limits: max "), "{report}");
     // Measured: 0.97 and 1.04, and 2.2 and 3.8 (0.8 to 1.8 without the agent).
     assert!(with[0] > 0.8 * without[0], "{report}");
-    assert!(ratio(&with) > 1.5, "{report}");
+    assert!(ratio(&with) > 1.5 && ratio(&both) > 1.5, "{report}");
+    assert!(both[0] > 0.3 * fast, "{report}");
 }
