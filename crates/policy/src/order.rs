@@ -132,9 +132,9 @@ fn participants(members: &mut [Member], objective: Objective, elapsed_s: f64) ->
     ordered
 }
 
-/// Divides groups by the disk on which each is ordered: the first of its disks that another of these groups uses. A
-/// contender whose disks are not known may share them all, so all groups are then in one set. Indices in increasing
-/// order, before and after.
+/// Divides groups by the disk on which each is ordered: the first of its disks that another of these groups uses, else
+/// its first. A contender whose disks are not known may share them all, so all groups are then in one set. Indices in
+/// increasing order, before and after.
 pub(crate) fn on_one_disk(members: &[Member], groups: &[usize]) -> Vec<OnDisk> {
     let devices = |i: usize| &members[i].group.devices;
     let unknown = |&i: &usize| devices(i).is_empty() && members[i].contends();
@@ -149,21 +149,13 @@ pub(crate) fn on_one_disk(members: &[Member], groups: &[usize]) -> Vec<OnDisk> {
         *users.entry(*device).or_default() += 1;
     }
     let mut sets: BTreeMap<Option<u64>, Vec<usize>> = BTreeMap::new();
-    let mut alone = Vec::new();
     for &i in groups {
-        match devices(i).iter().find(|device| users[device] >= 2) {
-            Some(&disk) => sets.entry(Some(disk)).or_default().push(i),
-            None => alone.push(i),
-        }
+        let shared = devices(i).iter().find(|device| users[device] >= 2);
+        let disk = shared.or(devices(i).first());
+        sets.entry(disk.copied()).or_default().push(i);
     }
-    let sets = sets
-        .into_iter()
-        .map(|(disk, groups)| OnDisk { disk, groups });
-    let alone = alone.into_iter().map(|i| OnDisk {
-        disk: devices(i).first().copied(),
-        groups: vec![i],
-    });
-    sets.chain(alone).collect()
+    let sets = sets.into_iter();
+    sets.map(|(disk, groups)| OnDisk { disk, groups }).collect()
 }
 
 /// Forgets the gains if io.cost began to serve a disk: they made up for a disk that ignored weights.

@@ -91,7 +91,7 @@ fn a_group_is_ordered_on_the_first_of_its_disks_that_another_uses() {
         sets.into_iter().map(|on| (on.disk, on.groups)).collect();
     let on = |disk: u64, groups: &[usize]| (Some(disk), groups.to_vec());
     let nowhere = (None, vec![6]);
-    assert_eq!(sets, [on(1, &[1, 4]), on(3, &[3, 5]), on(2, &[2]), nowhere]);
+    assert_eq!(sets, [nowhere, on(1, &[1, 4]), on(2, &[2]), on(3, &[3, 5])]);
 }
 
 #[test]
