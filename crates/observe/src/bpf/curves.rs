@@ -335,7 +335,7 @@ impl Curves {
     /// Gives numbers to waiting groups: to all while most numbers are free, then only to those that read
     /// since the last reading. These may replace an idle group. `goes_on`: their reads are observed from now
     /// on.
-    pub(super) fn admit(&mut self, goes_on: bool) {
+    fn admit(&mut self, goes_on: bool) {
         let waiting = std::mem::take(&mut self.waiting);
         for (slot, before) in waiting {
             let asked = self.asked(slot).unwrap_or(before);

@@ -309,7 +309,6 @@ impl Common {
         let mut calm = 0;
         // The first window continues what was observed before.
         let mut goes_on = true;
-        locked(&self.curves).admit(true);
         let mut stretched = Instant::now();
         // Periods follow one another; the position of the window in its period is random.
         let mut period = Instant::now();
