@@ -230,6 +230,10 @@ impl Curves {
             let before = std::mem::replace(&mut sampled.asked, asked_by(&self.counters, slot));
             if by_misses(sampled, before) != sampled.by_misses {
                 sampled.by_misses = !sampled.by_misses;
+                if !sampled.by_misses && sampled.curve.is_none() {
+                    // Its first reads missed because it was new.
+                    sampled.reuse = Reuse::default();
+                }
                 self.counters.set_sample(slot, sample_of(sampled));
                 begin(&self.memory, &self.counters, slot, sampled);
             }
@@ -334,7 +338,7 @@ impl Curves {
 
     /// Gives numbers to waiting groups: to all while most numbers are free, then only to those that read
     /// since the last reading. These may replace an idle group. `goes_on`: their reads are observed from now
-    /// on.
+    /// on; else what they fetch is, until a window shows their hits.
     fn admit(&mut self, goes_on: bool) {
         let waiting = std::mem::take(&mut self.waiting);
         for (slot, before) in waiting {
@@ -347,10 +351,8 @@ impl Curves {
                 continue;
             };
             let mut sampled = Sampled::new(number, asked_by(&self.counters, slot));
+            sampled.by_misses = !goes_on;
             begin(&self.memory, &self.counters, slot, &mut sampled);
-            if !goes_on {
-                sampled.reuse.rest();
-            }
             self.counters.set_sample(slot, sample_of(&sampled));
             self.groups.insert(slot, sampled);
         }
