@@ -77,6 +77,8 @@ pub(super) struct Curves {
 pub(super) enum Then {
     /// Reads are observed all the time.
     GoOn,
+    /// Reads were not observed, only what is fetched.
+    Fetched,
     /// Reads are observed until the end of a long window.
     Stretch,
     /// Reads are not observed.
@@ -91,6 +93,8 @@ struct Sampled {
     octave: u32,
     /// True if it is sampled at the pages that its reads fetch.
     by_misses: bool,
+    /// Its reads were observed, so it is known whether they hit.
+    judged: bool,
     /// Pages that its reads asked for, and how many of them missed, when reads were last observed.
     asked: (u64, u64),
     reuse: Reuse,
@@ -120,6 +124,7 @@ impl Sampled {
             number,
             octave: FIRST,
             by_misses: false,
+            judged: false,
             asked,
             reuse: Reuse::default(),
             curve: None,
@@ -186,11 +191,20 @@ impl Curves {
         self.groups.get(&slot)?.curve.as_ref()
     }
 
-    /// True if the next reading is due.
-    pub(super) fn is_due(&self) -> bool {
-        let young = self.groups.values().any(Sampled::is_young);
+    /// The next reading, if it is due. `windows`: reads are observed in windows only.
+    pub(super) fn due(&self, windows: bool) -> Option<Then> {
+        let observed = |sampled: &&Sampled| !windows || sampled.by_misses;
+        let mut observed = self.groups.values().filter(observed).peekable();
+        let then = if windows {
+            observed.peek()?;
+            Then::Fetched
+        } else {
+            Then::GoOn
+        };
+        let young = observed.any(Sampled::is_young);
         let every = if young { SOON } else { EVERY };
-        self.looked_at.is_none_or(|at| at.elapsed() >= every)
+        let due = self.looked_at.is_none_or(|at| at.elapsed() >= every);
+        due.then_some(then)
     }
 
     /// Begins to observe reads.
@@ -214,6 +228,9 @@ impl Curves {
         let mut ticks_per_s = BTreeMap::new();
         let (page_bytes, most) = (self.page_bytes, self.most);
         for (&slot, sampled) in &mut self.groups {
+            if then == Then::Fetched && !sampled.by_misses {
+                continue;
+            }
             let Some(look) = looks.remove(&sampled.number) else {
                 continue;
             };
@@ -228,7 +245,8 @@ impl Curves {
             sampled.active += u32::from(ticks > 0);
             sampled.reuse.go_on(look, seconds, rate);
             let before = std::mem::replace(&mut sampled.asked, asked_by(&self.counters, slot));
-            if by_misses(sampled, before) != sampled.by_misses {
+            sampled.judged |= then != Then::Fetched;
+            if then != Then::Fetched && by_misses(sampled, before) != sampled.by_misses {
                 sampled.by_misses = !sampled.by_misses;
                 if !sampled.by_misses && sampled.curve.is_none() {
                     // Its first reads missed because it was new.
@@ -242,7 +260,8 @@ impl Curves {
             }
             let (curve, oldest) = sampled.reuse.curve(page_bytes, rate, most);
             let known = |curve: &Option<Curve>| curve.as_ref().map(Curve::known);
-            if sampled.steady >= STANDS || known(&curve) >= known(&sampled.curve) {
+            let stands = sampled.steady < STANDS && known(&curve) < known(&sampled.curve);
+            if sampled.judged && !stands {
                 sampled.curve = curve;
             }
             sampled.oldest = oldest.unwrap_or(u32::MAX);
@@ -257,7 +276,7 @@ impl Curves {
             1.0
         };
         self.adapt(&ticks_per_s, times);
-        self.admit(then != Then::Rest);
+        self.admit(matches!(then, Then::GoOn | Then::Stretch));
     }
 
     fn asked(&self, slot: u32) -> Option<u64> {

@@ -22,7 +22,7 @@ use rustix::time::{clock_gettime, ClockId};
 
 use super::choice::{choose, Choice, Tier};
 use super::counters::Counters;
-use super::curves::{Curves, Then};
+use super::curves::Curves;
 use super::estimate::Estimator;
 use super::features::Coverage;
 use super::memory::{ControlMemory, CounterMemory, ReuseMemory};
@@ -418,10 +418,10 @@ impl TrafficSource for Observer {
         } else {
             self.hear_of_shared_files(Duration::ZERO);
         }
-        if let Some(reads) = self.reads.as_ref().filter(|_| !self.estimates()) {
+        if let Some(reads) = &self.reads {
             let mut curves = reads.curves();
-            if curves.is_due() {
-                curves.look(Then::GoOn);
+            if let Some(then) = curves.due(reads.sampled()) {
+                curves.look(then);
             }
         }
     }
