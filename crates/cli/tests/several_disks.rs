@@ -43,8 +43,10 @@ writer light /run/slow
     sleep 40
     rates with ${one_each[@]}
     echo "limits: $(cat $cgroups/app/{alone,heavy,light}/memory.high | tr '\n' ' ')"
-    writer both >&2
-    writer both /run/slow >&2
+    # Without a redirection here, which would leave this pipe open in the writer.
+    writer both
+    writer both /run/slow
+    say both
     sleep 60
     rates both ${one_each[@]} both /data both /run/slow
     echo "limits with both: $(cat $cgroups/app/*/memory.high | tr '\n' ' ')"
@@ -62,7 +64,6 @@ fn a_writer_alone_on_its_disk_keeps_its_speed_and_those_on_another_get_theirs_by
         .extend(programs(env!("CARGO_BIN_EXE_justitia"), &[]));
     spec.memory_bytes = 512 << 20;
     on_its_own_clock(&mut spec, 384 + 512);
-    // The writers mostly wait for their disks.
     spec.clock = Clock::Instructions {
         shift: 1,
         jumps: true,
