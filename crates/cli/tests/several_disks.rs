@@ -89,7 +89,8 @@ fn a_writer_alone_on_its_disk_keeps_its_speed_and_those_on_another_get_theirs_by
         ratio(&both)
     );
     assert!(report.contains("limits: max "), "{report}");
-    // Measured: 0.97 and 1.04, and 2.2 and 3.8 (0.8 to 1.8 without the agent).
+    // Measured: 0.97 to 1.04, and 2.0 to 3.8 (0.8 to 1.8 without the agent); with the group on both disks 4.6, and 0.52
+    // of the fast disk.
     assert!(with[0] > 0.8 * without[0], "{report}");
     assert!(ratio(&with) > 1.5 && ratio(&both) > 1.5, "{report}");
     assert!(both[0] > 0.3 * fast, "{report}");
