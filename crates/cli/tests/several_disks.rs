@@ -30,7 +30,7 @@ one_each=(alone /data heavy /run/slow light /run/slow)
 
 set_up
 memory_disk 384 100
-second_disk 512 10
+second_disk 512 30
 make_groups alone heavy light both
 $justitia weight /app/heavy 400 >/dev/null || give_up "no weight"
 writer alone
@@ -68,7 +68,7 @@ fn a_writer_alone_on_its_disk_keeps_its_speed_and_those_on_another_get_theirs_by
         shift: 1,
         jumps: true,
     };
-    spec.timeout = Duration::from_secs(2400);
+    spec.timeout = Duration::from_secs(1200);
     let (_, report) = report_of(&spec, "");
     println!("{report}");
     let [without, with, both] =
@@ -89,8 +89,7 @@ fn a_writer_alone_on_its_disk_keeps_its_speed_and_those_on_another_get_theirs_by
         ratio(&both)
     );
     assert!(report.contains("limits: max "), "{report}");
-    // Measured: 0.97 to 1.04, and 2.0 to 3.8 (0.8 to 1.8 without the agent); with the group on both disks 4.6, and 0.52
-    // of the fast disk.
+    // Measured: 1.05 and 3.9 (0.85 without the agent); with the group on both disks 4.0, and 0.52 of the fast disk.
     assert!(with[0] > 0.8 * without[0], "{report}");
     assert!(ratio(&with) > 1.5 && ratio(&both) > 1.5, "{report}");
     assert!(both[0] > 0.3 * fast, "{report}");
