@@ -6,7 +6,7 @@
 //!
 //! A group that misses nearly all that it asks for, such as a scan, is sampled at the pages that its reads
 //! fetch. Fetched pages are always observed, so such a group is known even while reads are observed in
-//! windows only.
+//! windows only. Meanwhile a new group is sampled so, too; it has no curve until a window shows whether its reads hit.
 //!
 //! Invariant: an age never spans a change of what is sampled, or a time in which that was not observed.
 

@@ -285,11 +285,11 @@ fn a_scan_lends_its_share_at_once_and_another_reader_slowly() {
         let (first, later) = beside(scans);
         assert!(first < 30 && later < 30, "{first} and then {later}");
     }
-    let (first, later) = beside(curve(&[(200, 0.5), (2000, 0.5)], 1e8));
-    assert!(
-        first > 380 && later > 380,
-        "it misses less than its curve says"
-    );
+    // These miss less than their curve says, 0.3: one would miss more with 12 MiB, the other hits mostly.
+    for keeps in [[(200, 0.5), (2000, 0.5)], [(1, 0.6), (2000, 0.6)]] {
+        let (first, later) = beside(curve(&keeps, 1e8));
+        assert!(first > 380 && later > 380, "{first} and then {later}");
+    }
     let (first, later) = beside(curve(&[(200, 0.8), (2000, 0.8)], 1e8));
     assert!(first > 380 && later < 230, "{first} and then {later}");
 }
