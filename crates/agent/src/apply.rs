@@ -432,6 +432,7 @@ impl Applier {
     /// Waits for writes on their way, and returns the journal for restoring everything.
     pub fn quiesce(&mut self) -> (&mut Journal, &Writers) {
         self.writers.drain(LAST_WRITES);
+        self.writers.drain_disks();
         self.outcomes.clear();
         self.writers.outcomes(&mut self.outcomes);
         for outcome in self.outcomes.drain(..) {

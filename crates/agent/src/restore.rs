@@ -110,6 +110,7 @@ pub fn restore(fs: &Fs, journal: &mut Journal, writers: &Writers) -> Restored {
     let mut restored = Restored::default();
     let returns = begin(fs, journal, writers, |_| true, |_| false, &mut restored);
     writers.drain(PATIENCE);
+    writers.drain_disks();
     let mut failures = failures(writers);
     let mut done = Vec::new();
     for back in returns {

@@ -3,14 +3,16 @@
 mod common;
 
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use common::{host, limit, restore_from, text, until, write, Rig, BOOT};
 use justitia_agent::config::{DiskSettings, IoCost};
 use justitia_agent::journal::Journal;
 use justitia_agent::restore::Restored;
 use justitia_agent::Settings;
-use justitia_cgroup::fake::Fault;
-use justitia_cgroup::FakeFs;
+use justitia_cgroup::fake::{Fault, Gate};
+use justitia_cgroup::{FakeFs, WriterConfig};
 use justitia_policy::plan::{Knob, Value, Write};
 use justitia_policy::snapshot::GroupId;
 use rustix::io::Errno;
@@ -207,6 +209,46 @@ fn io_cost_is_off_again_at_the_end_and_after_a_crash() {
             "enable=0 ctrl=auto\n"
         );
         assert_eq!(fake.text(COST, "io.cost.model").unwrap(), "ctrl=auto\n");
+    }
+}
+
+#[test]
+fn io_cost_is_off_at_the_end_although_its_disk_ends_its_requests_late() {
+    // The write that is late: one that restores, or the agent's own before that.
+    for (file, restores) in [
+        ("io.cost.qos", true),
+        ("io.cost.model", true),
+        ("io.cost.qos", false),
+    ] {
+        let fake = host(&["a"]);
+        let disk = fake.add_cost_disk("sdb");
+        let state = tempfile::tempdir().unwrap();
+        let config = WriterConfig {
+            deadline: Duration::from_millis(50),
+            ..WriterConfig::default()
+        };
+        let mut rig = Rig::with_writer(fake.clone(), state.path(), config);
+        if restores {
+            rig.apply(served(disk));
+        }
+        let gate = Gate::new();
+        fake.inject(COST, file, Fault::Late(gate.clone()));
+        if !restores {
+            rig.submit(served(disk));
+        }
+        let kernel = thread::spawn(move || {
+            until("the write is in the kernel", || gate.waiting() == 1);
+            thread::sleep(Duration::from_millis(200));
+            gate.open();
+        });
+        assert_eq!(rig.finish().problems, [], "{file}");
+        kernel.join().unwrap();
+        let held = [
+            fake.text(COST, "io.cost.qos"),
+            fake.text(COST, "io.cost.model"),
+        ];
+        let off = ["enable=0 ctrl=auto\n", "ctrl=auto\n"].map(|text| Some(text.to_owned()));
+        assert_eq!(held, off, "{file}");
     }
 }
 

@@ -121,8 +121,13 @@ fn colors_go_stale_and_come_back_and_the_agent_goes_on() {
     assert_eq!(said.text("same-probes"), "yes");
 
     // A probe that ends on request removes its color.
-    for name in ["near-probe-ended", "far-probe-ended", "agent-ended"] {
-        assert_eq!(said.text(name), "0", "{name}");
+    for (name, log) in [
+        ("near-probe-ended", "near.probe"),
+        ("far-probe-ended", "far.probe"),
+        ("agent-ended", "agent.log"),
+        ("turn-ended", "turn.log"),
+    ] {
+        assert_eq!(said.text(name), "0", "{name}: {}", said.text(log));
     }
     let ended = said.json("ended-near");
     assert_eq!(ended["declared"]["standing"], "removed", "{ended}");
@@ -130,7 +135,6 @@ fn colors_go_stale_and_come_back_and_the_agent_goes_on() {
 
     // An agent that took over in turn and could not begin has restored what the one before left in force.
     assert!(said.block_weight("knobs-in-turn") > 400);
-    assert_eq!(said.text("turn-ended"), "0");
     assert!(said
         .text("turn.log")
         .contains("stay in force for the next agent"));

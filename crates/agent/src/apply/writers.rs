@@ -10,6 +10,10 @@ use justitia_policy::knob::{Knob, Turn, Value};
 
 use crate::error::{plain, Error, Result};
 
+/// Time that writes to disks' knobs may take when the agent stops, in addition to the time of all others. An end waits
+/// twice, within the unit's `TimeoutStopSec=`.
+const DISKS_PATIENCE: Duration = Duration::from_secs(10);
+
 #[derive(Debug)]
 pub struct Writers {
     raising: Writer,
@@ -61,6 +65,12 @@ impl Writers {
             pool.drain(patience);
             pool.drop_waiting();
         }
+    }
+
+    /// Waits until the kernel has ended the writes to disks' knobs, timed-out ones included. A write of io.cost.qos or
+    /// io.cost.model first waits until the disk has ended its requests: some 3 s at 5 MB/s.
+    pub(crate) fn drain_disks(&self) {
+        self.other.settle(DISKS_PATIENCE, Knob::is_disks);
     }
 
     /// Waits until no write that raises a limit is queued or running, timed-out writes not counted.

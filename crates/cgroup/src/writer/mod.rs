@@ -153,11 +153,21 @@ impl Writer {
 
     /// Waits until nothing is queued or running, timed-out writes not counted. `false`: `patience` ran out.
     pub fn drain(&self, patience: Duration) -> bool {
+        self.wait_until(patience, Queue::is_idle)
+    }
+
+    /// Waits until no write of these knobs is queued or running, timed-out writes included. `false`: `patience` ran
+    /// out.
+    pub fn settle(&self, patience: Duration, knobs: impl Fn(Knob) -> bool) -> bool {
+        self.wait_until(patience, |state| state.is_settled(&knobs))
+    }
+
+    fn wait_until(&self, patience: Duration, reached: impl Fn(&Queue) -> bool) -> bool {
         let state = self.shared.lock();
         let (_state, timeout) = self
             .shared
             .done
-            .wait_timeout_while(state, patience, |state| !state.is_idle())
+            .wait_timeout_while(state, patience, |state| !reached(state))
             .unwrap_or_else(PoisonError::into_inner);
         !timeout.timed_out()
     }

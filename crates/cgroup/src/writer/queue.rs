@@ -233,4 +233,11 @@ impl Queue {
     pub(super) fn is_idle(&self) -> bool {
         self.groups.is_empty() && self.running.values().all(|running| running.timed_out)
     }
+
+    /// No write of these knobs is queued or running, timed-out ones included.
+    pub(super) fn is_settled(&self, knobs: impl Fn(Knob) -> bool) -> bool {
+        let queued = self.groups.values().flat_map(|waiting| &waiting.jobs);
+        let running = self.running.values().map(|running| &running.job);
+        !queued.chain(running).any(|job| knobs(job.knob))
+    }
 }

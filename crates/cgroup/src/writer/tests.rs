@@ -179,6 +179,21 @@ fn a_timed_out_write_is_reported_again_when_it_comes_back() {
 }
 
 #[test]
+fn settling_waits_for_a_timed_out_write_of_the_knob_and_for_no_other() {
+    let (fs, gate) = stuck_host();
+    let writer = Writer::new(config()).unwrap();
+    let ticket = writer.submit(&fs.open("/stuck").unwrap(), Knob::MemoryHigh, mib(1));
+    until(&writer, |out| of(out, ticket) == [WriteResult::TimedOut]);
+    let high = |knob| knob == Knob::MemoryHigh;
+    assert!(writer.drain(PATIENCE), "draining does not wait for it");
+    assert!(writer.settle(PATIENCE, |knob| !high(knob)));
+    assert!(!writer.settle(Duration::from_millis(20), high));
+    gate.open();
+    assert!(writer.settle(PATIENCE, high));
+    assert_eq!(fs.text("/stuck", "memory.high").unwrap(), "1048576\n");
+}
+
+#[test]
 fn raising_the_limit_gets_past_the_write_that_hangs() {
     let (fs, gate) = stuck_host();
     let group = fs.open("/stuck").unwrap();

@@ -49,7 +49,10 @@ pub(super) struct State {
 struct Access {
     no_swappiness: bool,
     read_only: bool,
-    gate: Option<Gate>,
+    /// For the writer to pass before its value is in force.
+    before: Option<Gate>,
+    /// For the writer to pass after that.
+    after: Option<Gate>,
 }
 
 impl FakeDirectory {
@@ -77,7 +80,8 @@ impl State {
         let mut access = Access {
             no_swappiness: false,
             read_only: false,
-            gate: None,
+            before: None,
+            after: None,
         };
         match self.faults.get_mut(&file) {
             None | Some(Fault::Times(_, 0)) => {}
@@ -87,7 +91,8 @@ impl State {
                 return Err(*errno);
             }
             Some(Fault::NoSwappiness) => access.no_swappiness = true,
-            Some(Fault::Slow(gate)) => access.gate = Some(gate.clone()),
+            Some(Fault::Slow(gate)) => access.after = Some(gate.clone()),
+            Some(Fault::Late(gate)) => access.before = Some(gate.clone()),
             Some(Fault::Absent) => return Err(Errno::NOENT),
             Some(Fault::Denied) => return Err(Errno::ACCESS),
             Some(Fault::ReadOnly) => access.read_only = true,
@@ -125,11 +130,16 @@ impl Directory for FakeDirectory {
         if access.read_only {
             return Err(Errno::ROFS);
         }
+        if let Some(gate) = access.before {
+            drop(state);
+            gate.pass();
+            state = self.lock();
+        }
         let result = state.group.store(file, text, access.no_swappiness);
         drop(state);
         let write = (self.path.clone(), file.name().to_owned(), text.to_owned());
         lock(&self.journal).push(write);
-        if let Some(gate) = access.gate {
+        if let Some(gate) = access.after {
             gate.pass();
         }
         result

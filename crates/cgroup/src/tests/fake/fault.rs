@@ -15,6 +15,8 @@ pub enum Fault {
     NoSwappiness,
     /// A write takes effect, then blocks until the gate opens, as `memory.high` does in reclaim.
     Slow(Gate),
+    /// A write blocks until the gate opens, then takes effect, as `io.cost.qos` does.
+    Late(Gate),
     /// The file is not there.
     Absent,
     /// No permission.
