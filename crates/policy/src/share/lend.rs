@@ -32,9 +32,7 @@
 //! - *no gain by asking*: however fast one reader reads, the others get their part by weight of what is lent;
 //! - *steady*: memory that moved pays back before it moves again.
 
-use std::iter::successors;
-
-use super::tree::{divide, nodes};
+use super::tree::{divide, nodes, Left};
 use super::water;
 use crate::decision::{Lent, Member};
 use crate::units::Bytes;
@@ -198,55 +196,6 @@ pub(crate) fn lend(
         node.floor = node.demand.map_or(floor, |most| floor.min(most));
     }
     Some(water::divide(total, &nodes))
-}
-
-/// Memory that is left: in all, and below each group that the operator limits.
-#[derive(Clone)]
-struct Left<'a> {
-    members: &'a [Member<'a>],
-    /// For each member, what its limit leaves; `None`: no limit of its own. The last entry is of all memory.
-    at: Vec<Option<Bytes>>,
-}
-
-impl<'a> Left<'a> {
-    fn of(members: &'a [Member<'a>], total: Bytes) -> Left<'a> {
-        let limits = members.iter().map(|member| member.group.ceiling());
-        Left {
-            members,
-            at: limits.chain([Some(total)]).collect(),
-        }
-    }
-
-    /// The bounds of a member: the limits of the groups above it, and all memory.
-    fn above(&self, member: usize) -> impl Iterator<Item = (usize, Bytes)> + '_ {
-        let parent = |&i: &usize| self.members[i].parent;
-        let above = successors(self.members[member].parent, parent);
-        let above = above.chain([self.members.len()]);
-        above.filter_map(|i| Some((i, self.at[i]?)))
-    }
-
-    fn for_member(&self, member: usize) -> Bytes {
-        let least = self.above(member).map(|(_, left)| left).min();
-        least.unwrap_or_default()
-    }
-
-    /// Takes what a member gets. False if that is more than was left.
-    fn take(&mut self, member: usize, bytes: Bytes) -> bool {
-        let fits = bytes <= self.for_member(member);
-        let above: Vec<(usize, Bytes)> = self.above(member).collect();
-        for (i, left) in above {
-            self.at[i] = Some(left - bytes);
-        }
-        fits
-    }
-
-    fn take_all(&mut self, sizes: impl IntoIterator<Item = (usize, Bytes)>) -> bool {
-        let mut fits = true;
-        for (member, bytes) in sizes {
-            fits &= self.take(member, bytes);
-        }
-        fits
-    }
 }
 
 /// The loan of a group of which no curve tells enough for now. It stays for [`KEPT_S`], unless the group writes.

@@ -2,10 +2,12 @@
 //!
 //! Water-filling ([`water`]) divides the page cache that the groups could hold ([`entitlement`]) over their
 //! demands ([`demand`]). Where groups share files, the owner's protection moves to the groups that are
-//! charged ([`ownership`]). Memory that a group has no use for is lent by worth ([`lend`]).
+//! charged ([`ownership`]). Memory that groups give by their colors goes first to the group that is satisfied with
+//! it ([`gift`]). Memory that a group has no use for is lent by worth ([`lend`]).
 
 pub(crate) mod demand;
 pub(crate) mod entitlement;
+pub(crate) mod gift;
 pub(crate) mod lend;
 pub(crate) mod ownership;
 pub(crate) mod supply;
@@ -63,7 +65,12 @@ pub(crate) fn entitle(
     let charges = Charges::of(members, shared);
     demand::set(members, &charges, caps_count);
     let total = pool.cache.unwrap_or_default();
-    let mut entitled = divide(total, members, |m| m.memo.demand);
+    let given = if caps_count {
+        gift::give(members, total)
+    } else {
+        None
+    };
+    let mut entitled = given.unwrap_or_else(|| divide(total, members, |m| m.memo.demand));
     let lending = lending.filter(|_| pool.cache.is_some());
     let lent = lending.and_then(|(settles_s, elapsed_s)| {
         lend::lend(members, total, &entitled, settles_s, elapsed_s)
