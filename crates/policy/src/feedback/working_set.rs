@@ -98,6 +98,9 @@ pub(crate) struct Period {
 impl WorkingSet {
     /// The estimate for the present load; `None` if no sample holds for it.
     pub(crate) fn estimate(&self) -> Option<Bytes> {
+        if self.samples.is_empty() {
+            return None;
+        }
         let load = self.load();
         let mut counted = self.samples_at(|of| alike(of, load));
         if counted.is_empty() {

@@ -139,6 +139,17 @@ fn subtrees_of(nodes: &[Node]) -> Vec<Subtree> {
 }
 
 fn fill_siblings(total: u128, siblings: &[usize], subtrees: &[Subtree], allocation: &mut [u128]) {
+    let most = |i: usize| match subtrees[i].weight {
+        0 => subtrees[i].floor,
+        _ => subtrees[i].cap,
+    };
+    // Usual on a host that is not full, and no level has to be searched for.
+    if siblings.iter().map(|&i| most(i)).sum::<u128>() <= total {
+        for &i in siblings {
+            allocation[i] = most(i);
+        }
+        return;
+    }
     let floors: u128 = siblings.iter().map(|&i| subtrees[i].floor).sum();
     if floors >= total {
         let parts: Vec<(usize, u128)> = siblings.iter().map(|&i| (i, subtrees[i].floor)).collect();

@@ -57,6 +57,17 @@ fn caps(nodes: &[Node]) -> Vec<u64> {
 }
 
 #[test]
+fn a_node_without_weight_gets_its_floor_even_if_there_is_more() {
+    let weightless = Node {
+        floor: Bytes(3),
+        ..Node::flat(0, Bytes(10))
+    };
+    let nodes = [weightless, Node::flat(1, Bytes(20))];
+    assert_eq!(divide(Bytes(12), &nodes), [Bytes(3), Bytes(9)]);
+    assert_eq!(divide(Bytes(100), &nodes), [Bytes(3), Bytes(20)]);
+}
+
+#[test]
 fn thresholds_of_the_papers_example_make_app2_the_victim() {
     // Figure 7: weights 100/200/400/800 hold 1/6/1/2 of 10 pages.
     let page = 4096;
