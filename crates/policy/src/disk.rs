@@ -9,7 +9,8 @@
 //! per byte. Both are learned from the disk under load, without a benchmark. While the disk is *saturated*
 //! (busy all the time), its throughput is its capacity. Large requests show the time per byte; small ones
 //! show the remaining time per request. The largest throughput counts, and it decays slowly. Small requests alone say
-//! nothing of the time per byte: until others were seen, it is that of a disk faster than any.
+//! nothing of the time per byte: until large ones were seen, it is that of a disk faster than any. Requests between
+//! small and large ones, after small ones, say nothing new: their time would count twice.
 //!
 //! The model need not be exact. `io.cost.qos` lets the kernel run slower or faster than the model: faster
 //! while requests wait for io.cost and the disk meets its latency target, slower while it misses the target. The
@@ -177,7 +178,8 @@ impl Capacity {
         if size >= LARGE {
             self.bytes_per_s *= 1.0 - FADE * elapsed_s;
         }
-        if size > SMALL || self.bytes_per_s > 0.0 {
+        let first = size > SMALL && self.request_s.is_none();
+        if size >= LARGE || first || self.bytes_per_s > 0.0 {
             self.bytes_per_s = self.bytes_per_s.max(bytes_per_s);
         }
         if size <= SMALL {

@@ -259,6 +259,24 @@ fn small_requests_say_nothing_of_the_time_per_byte() {
     }
 }
 
+#[test]
+fn requests_a_little_larger_than_small_ones_do_not_count_twice() {
+    let mut bench = Bench::new();
+    bench.pass(60, 56, 16_384, 1000);
+    bench.pass(60, 56, 16_800, 1000);
+    let model = bench.model();
+    let bytes_s = (16_800.0 - PAGE) / model.rbps as f64;
+    let second = 56.0 * (bytes_s + 1.0 / model.rrandiops as f64);
+    assert!(second < 1.05, "{second} s for what took one: {model}");
+}
+
+#[test]
+fn a_disk_that_never_serves_small_or_large_requests_gets_a_model_of_its_throughput() {
+    let mut bench = Bench::new();
+    bench.pass(10, 1000, 32_768, 1000);
+    assert!(near(bench.model().rbps, 32_768_000.0), "{}", bench.model());
+}
+
 /// A disk with a given model of a hundredth of its speed, after a scan.
 fn far_too_slow_a_model() -> (Bench, CostModel) {
     let mut bench = Bench::new();
