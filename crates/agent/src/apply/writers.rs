@@ -11,8 +11,8 @@ use justitia_policy::knob::{Knob, Turn, Value};
 use crate::error::{plain, Error, Result};
 
 /// Time that writes to disks' knobs may take when the agent stops, in addition to the time of all others. An end waits
-/// twice, within the unit's `TimeoutStopSec=`.
-const DISKS_PATIENCE: Duration = Duration::from_secs(10);
+/// twice. With all other waits, each pool's included, that is less than the unit's `TimeoutStopSec=`.
+const DISKS_PATIENCE: Duration = Duration::from_secs(7);
 
 #[derive(Debug)]
 pub struct Writers {

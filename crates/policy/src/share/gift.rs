@@ -1,7 +1,7 @@
 //! Gifts: memory that groups give by their colors goes first to the group that is satisfied with it.
 //!
-//! Without colors each group gets its *own* share: the division by weight over demands without caps. What caps take off
-//! the givers' own shares is the *gift*. Groups that declare colors and whose working set is known
+//! Without colors each group gets its *own* share: the division by weight over demands without caps. The *gift* is the
+//! part of the givers' own shares that lies above their caps. Groups that declare colors and whose working set is known
 //! ([`crate::feedback::working_set`]) take of it what their own shares lack, the one that lacks least for its weight
 //! first. It keeps that when it has turned green, so that it does not turn red again. The rest of the gift goes by
 //! weight.

@@ -12,7 +12,7 @@ use crate::units::{Limit, Weight};
 
 const TOTAL: Bytes = Bytes::mib(900);
 
-/// What a test knows of a group.
+/// A group as a test describes it.
 #[derive(Debug, Clone, Copy)]
 struct Tenant {
     weight: u32,
